@@ -1,0 +1,1 @@
+"""What knows nothing of LLM serving: units, YAML, families, frames, digests and errors."""

@@ -1,0 +1,274 @@
+"""YAML as a marked tree: plain data in which every value knows its file, line and column.
+
+Scalars follow YAML 1.2 (`1e3` is a number, `on` and `2026-01-01` are text, `010` is ten); a duplicate
+key is a fault, where PyYAML would let the last one win.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dse.base.errors import Fault, SourceError
+
+__all__ = ["Mark", "Marked", "load_tree", "merge", "parse_tree", "resolve_includes", "setting"]
+
+Path_ = tuple[object, ...]
+_TAG = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a key or a value starts; `line` and `column` count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Plain data and the place of each part of it.
+
+    `values` and `keys` map a path, such as `("axes", "tp", 0)`, to the start of the value and of the
+    key there. `faults` are those found while parsing, kept so that they are reported with the rest.
+    """
+
+    data: Any
+    values: Mapping[Path_, Mark]
+    keys: Mapping[Path_, Mark] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+
+    def at(self, path: Path_ = ()) -> Any:
+        """Return the data at `path`; a `KeyError` or `IndexError` if there is none."""
+        data = self.data
+        for step in path:
+            data = data[step]
+        return data
+
+    def mark(self, path: Path_ = (), *, key: bool = False) -> Mark:
+        """Return the place of the value (or key) at `path`, or of its nearest ancestor."""
+        if key and path in self.keys:
+            return self.keys[path]
+        while path not in self.values and path:
+            path = path[:-1]
+        return self.values.get(path, Mark("<data>", 1, 1))
+
+    def fault(self, path: Path_, message: str, *, key: bool = False) -> Fault:
+        """Return the fault `message` at `path`."""
+        mark = self.mark(path, key=key)
+        return Fault(mark.file, mark.line, mark.column, dotted(path), message)
+
+    def under(self, path: Path_) -> Marked:
+        """Return the tree that stands at `path`, as a tree of its own."""
+        size = len(path)
+        return Marked(
+            self.at(path),
+            {there[size:]: mark for there, mark in self.values.items() if there[:size] == path},
+            {there[size:]: mark for there, mark in self.keys.items() if there[:size] == path},
+            self.faults,
+        )
+
+    def without(self, key: str) -> Marked:
+        """Return the tree without one of its top-level keys."""
+        return replace(self, data={name: value for name, value in self.data.items() if name != key})
+
+    def nested(self, path: Path_) -> Marked:
+        """Return a tree that holds this one at `path` and nothing else."""
+        data = self.data
+        for step in reversed(path):
+            data = {step: data}
+        values = {path + there: mark for there, mark in self.values.items()}
+        root = self.mark()
+        ancestors = {path[:size]: root for size in range(len(path))}
+        keys = {path + there: mark for there, mark in self.keys.items()}
+        return Marked(data, ancestors | values, ancestors | {path: root} | keys, self.faults)
+
+
+def dotted(path: Path_) -> str:
+    """Return a path as messages write it: `axes.tp.0`."""
+    return ".".join(map(str, path))
+
+
+def load_tree(path: str | Path) -> Marked:
+    """Parse the YAML file at `path`; a file that is missing or no YAML is a `SourceError`."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SourceError([Fault(str(path), 1, 1, "", f"cannot be read: {error.strerror}")]) from error
+    except UnicodeDecodeError as error:
+        raise SourceError([Fault(str(path), 1, 1, "", f"is not UTF-8 text: {error.reason}")]) from error
+    return parse_tree(text, str(path))
+
+
+def parse_tree(text: str, name: str) -> Marked:
+    """Parse YAML text; `name` stands for the file in its marks."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        builder = _Builder(name, loader)
+        data = builder.build(node, ()) if node is not None else None
+        return Marked(data, builder.values, builder.keys, tuple(builder.faults))
+    except yaml.MarkedYAMLError as error:
+        at = error.problem_mark or error.context_mark
+        line, column = (at.line + 1, at.column + 1) if at else (1, 1)
+        raise SourceError([Fault(name, line, column, "", _syntax(error))]) from error
+    except yaml.YAMLError as error:
+        raise SourceError([Fault(name, 1, 1, "", f"is not YAML: {error}")]) from error
+    finally:
+        loader.dispose()
+
+
+def merge(base: Marked, over: Marked) -> Marked:
+    """Lay `over` on `base`: mappings are joined key by key, anything else is replaced; marks follow."""
+    values, keys = dict(base.values), dict(base.keys)
+
+    def forget(path: Path_) -> None:
+        size = len(path)
+        for marks in (values, keys):
+            for there in [there for there in marks if there[:size] == path]:
+                del marks[there]
+
+    def lay(below: Any, above: Any, path: Path_) -> Any:
+        if isinstance(below, dict) and isinstance(above, dict):
+            return below | {
+                key: lay(below.get(key), value, (*path, key)) for key, value in above.items()
+            }
+        forget(path)
+        return above
+
+    data = lay(base.data, over.data, ())
+    for path, mark in over.values.items():
+        values.setdefault(path, mark)
+    for path, mark in over.keys.items():
+        keys.setdefault(path, mark)
+    return Marked(data, values, keys, base.faults + over.faults)
+
+
+def resolve_includes(tree: Marked, _open: tuple[Path, ...] = ()) -> Marked:
+    """Lay `tree` on the files that its top-level `include: FILE` or `include: [FILE, …]` names.
+
+    Paths are relative to the including file; later files and the tree itself win. A file that
+    includes itself, directly or not, is a fault.
+    """
+    if not (isinstance(tree.data, dict) and "include" in tree.data):
+        return tree
+    named = tree.data["include"]
+    files = named if isinstance(named, list) else [named]
+    here = Path(tree.mark().file)
+    opened = _open or (here.resolve(),)
+    below = Marked({}, {})
+    for index, name in enumerate(files):
+        at: Path_ = ("include", index) if isinstance(named, list) else ("include",)
+        if not isinstance(name, str):
+            raise SourceError([tree.fault(at, f"{name!r} is not the name of a file")])
+        file = here.parent / name
+        if file.resolve() in opened:
+            raise SourceError([tree.fault(at, f"circular include of {name}")])
+        if not file.is_file():
+            raise SourceError([tree.fault(at, f"no file {file}")])
+        included = resolve_includes(load_tree(file), (*opened, file.resolve()))
+        below = merge(below, included)
+    return merge(below, tree.without("include"))
+
+
+def setting(text: str) -> Marked:
+    """Parse a command-line override such as `search.method=bound` into a tree to lay on a file's."""
+    name, equals, value = text.partition("=")
+    if not equals or not all(name.split(".")):
+        message = f"{text!r} is not a setting, as in search.method=bound"
+        raise SourceError([Fault("--set", 1, 1, "", message)])
+    return parse_tree(value, f"--set {text}").nested(tuple(name.split(".")))
+
+
+class _Loader(yaml.CSafeLoader):
+    """PyYAML's fast parser with the scalar rules of YAML 1.2's core schema."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+
+for _kind, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+."),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+):
+    _Loader.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(rf"(?:{_pattern})\Z"), list(_first))
+
+
+class _Builder:
+    """Turns composed nodes into data while noting where each stood."""
+
+    def __init__(self, name: str, loader: _Loader) -> None:
+        self.name = name
+        self.loader = loader
+        self.values: dict[Path_, Mark] = {}
+        self.keys: dict[Path_, Mark] = {}
+        self.faults: list[Fault] = []
+        self.open: set[int] = set()
+
+    def build(self, node: yaml.Node, path: Path_) -> Any:
+        """Return the data of `node`, which stands at `path`."""
+        self.values[path] = self._mark(node)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if id(node) in self.open:
+            self._fault(node, path, "an alias that contains itself")
+            return None
+        self.open.add(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, path)
+            return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
+        finally:
+            self.open.discard(id(node))
+
+    def _mapping(self, node: yaml.MappingNode, path: Path_) -> dict[object, Any]:
+        data: dict[object, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._fault(key_node, path, "a key must be plain text")
+                continue
+            key = self._scalar(key_node, path)
+            there = (*path, key)
+            if key in data:
+                first = self.keys[there]
+                self._fault(key_node, there, f"duplicate key, first on line {first.line}")
+                continue
+            self.keys[there] = self._mark(key_node)
+            data[key] = self.build(value_node, there)
+        return data
+
+    def _scalar(self, node: yaml.ScalarNode, path: Path_) -> object:
+        text, kind = node.value, node.tag.removeprefix(_TAG)
+        if kind == "int":
+            return int(text)
+        if kind == "float":
+            return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        if kind == "bool":
+            return text.lower() == "true"
+        if kind == "null":
+            return None
+        if kind != "str":
+            self._fault(node, path, f"the tag {node.tag} is not supported")
+        return text
+
+    def _mark(self, node: yaml.Node) -> Mark:
+        return Mark(self.name, node.start_mark.line + 1, node.start_mark.column + 1)
+
+    def _fault(self, node: yaml.Node, path: Path_, message: str) -> None:
+        mark = self._mark(node)
+        self.faults.append(Fault(mark.file, mark.line, mark.column, dotted(path), message))
+
+
+def _syntax(error: yaml.MarkedYAMLError) -> str:
+    problem = " ".join(part for part in (error.context, error.problem) if part)
+    if "alias" in problem:
+        return f"{problem}; a leading `*` starts an alias, so quote a glob: '*-sxm'"
+    return f"is not YAML: {problem}"
