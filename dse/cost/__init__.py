@@ -1,0 +1,1 @@
+"""How much a step computes, moves and sends, what fits, and how long it takes."""

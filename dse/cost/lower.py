@@ -1,0 +1,197 @@
+"""From a model on a layout to the ops and collectives of one rank.
+
+A step falls into parts that depend on different sums of its batch, so that each part can be priced
+once and looked up: `token` (the rank's tokens), `group` (all tokens of its expert group), `decode`
+(sequences and their context), `prefill` (one chunk), `head` (rows of logits). Every function gives
+the ops of one pipeline stage as `Counted`: an op and how often the stage runs it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from dse.model.attention import Attention
+from dse.model.ffn import FFN, Routing
+from dse.model.model import LayerGroup, Model
+from dse.model.ops import Collective, ComputeOp, Elementwise, Gemm, Num, Op
+from dse.model.precision import Precision
+from dse.serving.deployment import Deployment, Pool
+
+SIXTEEN_BIT = 2.0
+FP8 = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """`op`, run `count` times in a stage."""
+
+    op: Op
+    count: float
+
+
+@dataclass(frozen=True)
+class Program:
+    """One pool's model as the work of a rank. `q_tokens` is tokens per decoding request and step
+    (1, or drafted + 1 under speculation)."""
+
+    model: Model
+    precision: Precision
+    pool: Pool
+    routing: Routing = Routing()
+
+    @cached_property
+    def stages(self) -> tuple[tuple[LayerGroup, ...], ...]:
+        """Layers of each pipeline stage."""
+        pp = self.pool.layout.pp
+        return tuple(self.model.stage(i, pp) for i in range(pp))
+
+    def _attentions(self, stage: int) -> list[tuple[Attention, int]]:
+        found: dict[Attention, int] = {}
+        for group in self.stages[stage]:
+            found[group.attention] = found.get(group.attention, 0) + group.repeat
+        return list(found.items())
+
+    def _ffns(self, stage: int) -> list[tuple[FFN, int]]:
+        found: dict[FFN, int] = {}
+        for group in self.stages[stage]:
+            found[group.ffn] = found.get(group.ffn, 0) + group.repeat
+        return list(found.items())
+
+    def token_ops(self, stage: int, m: Num) -> Iterator[Counted]:
+        """Projections, dense FFN, shared experts, router and norms for `m` tokens of the rank."""
+        d, shard, p = self.model.d_model, self.pool.shard(), self.precision
+        for attention, repeat in self._attentions(stage):
+            yield from _counted(attention.linear_ops(m, d, shard, p), repeat)
+        for ffn, repeat in self._ffns(stage):
+            yield from _counted(ffn.local_ops(m, d, shard, p), repeat)
+        norms = sum(group.repeat * group.n_norms for group in self.stages[stage])
+        # A fused residual-add and norm reads two tensors and writes two.
+        yield Counted(Elementwise(name="norm", n_bytes=m * d * 4 * SIXTEEN_BIT), norms)
+        if stage == 0:
+            yield Counted(Elementwise(name="embedding", n_bytes=m * d * 2 * SIXTEEN_BIT), 1)
+
+    def group_ops(self, stage: int, m_group: Num) -> Iterator[Counted]:
+        """Routed experts of the rank for the `m_group` tokens of its expert group."""
+        d, shard, p = self.model.d_model, self.pool.shard(), self.precision
+        for ffn, repeat in self._ffns(stage):
+            yield from _counted(ffn.group_ops(m_group, d, shard, p, self.routing), repeat)
+
+    def decode_ops(
+        self, stage: int, n_seqs: Num, q_tokens: Num, context_tokens: Num
+    ) -> Iterator[Counted]:
+        """Attention of `n_seqs` decoding sequences on a mean context of `context_tokens`."""
+        shard, p = self.pool.shard(), self.precision
+        for attention, repeat in self._attentions(stage):
+            ops = attention.decode_ops(n_seqs, q_tokens, context_tokens, shard, p)
+            yield from _counted(ops, repeat)
+
+    def prefill_ops(
+        self, stage: int, n_seqs: Num, q_tokens: Num, cached_tokens: Num
+    ) -> Iterator[Counted]:
+        """Attention of `n_seqs` chunks of `q_tokens` new tokens on `cached_tokens` cached ones."""
+        shard, p = self.pool.shard(), self.precision
+        for attention, repeat in self._attentions(stage):
+            ops = attention.prefill_ops(n_seqs, q_tokens, cached_tokens, shard, p)
+            yield from _counted(ops, repeat)
+
+    def head_ops(self, n_rows: Num) -> Iterator[Counted]:
+        """Logits of `n_rows` positions (the last of each sequence) and sampling; last stage only."""
+        model, shard = self.model, self.pool.shard()
+        width = model.vocab_size / shard.vocab_tp
+        p = self.precision
+        yield Counted(
+            Gemm(m=n_rows, n=width, k=model.d_model, weights=p.of("head"), activations=p.other), 1
+        )
+        # Softmax over fp32 logits: written, read for the maximum and read for the sum.
+        yield Counted(Elementwise(name="sampling", n_bytes=n_rows * width * 3 * 4), 1)
+        if shard.vocab_tp > 1:
+            n_bytes = n_rows * model.vocab_size * SIXTEEN_BIT
+            yield Counted(
+                Collective(kind="all_gather", n_bytes=n_bytes, n_ranks=shard.vocab_tp), 1
+            )
+
+    def collectives(self, stage: int, m: Num, m_group: Num) -> Iterator[Counted]:
+        """Messages of a stage for `m` tokens of the rank and `m_group` of its expert group."""
+        for attention, repeat in self._attentions(stage):
+            if attention.kind != "none":  # type: ignore[attr-defined]
+                yield from _counted(self._attention_messages(m), repeat)
+        for ffn, repeat in self._ffns(stage):
+            if ffn.is_moe:
+                yield from _counted(self._expert_messages(ffn, m, m_group), repeat)
+            elif ffn.kind != "none":  # type: ignore[attr-defined]
+                yield from _counted(self._dense_messages(m, m_group), repeat)
+        if stage + 1 < self.pool.layout.pp:
+            layout = self.pool.layout
+            n_bytes = m * self.model.d_model * SIXTEEN_BIT
+            stride = layout.stage_ranks
+            yield Counted(Collective(kind="p2p", n_bytes=n_bytes, n_ranks=2, stride=stride), 1)
+
+    def _attention_messages(self, m: Num) -> list[Op]:
+        layout, n_bytes = self.pool.layout, m * self.model.d_model * SIXTEEN_BIT
+        ops: list[Op] = []
+        if layout.cp > 1:
+            # Decode context parallelism gathers queries and merges partial outputs (vLLM DCP).
+            ops.append(Collective(kind="all_gather", n_bytes=n_bytes, n_ranks=layout.cp))
+            ops.append(Collective(kind="reduce_scatter", n_bytes=n_bytes, n_ranks=layout.cp))
+        if layout.tp > 1:
+            ops.append(Collective(kind="all_reduce", n_bytes=n_bytes, n_ranks=layout.tp))
+        return ops
+
+    def _dense_messages(self, m: Num, m_group: Num) -> list[Op]:
+        layout, width = self.pool.layout, self.model.d_model * SIXTEEN_BIT
+        if layout.dp > 1 and self.pool.engine.memory.dense_ffn_over_dp:
+            ranks = layout.stage_ranks
+            return [
+                Collective(kind="all_gather", n_bytes=m_group * width, n_ranks=ranks),
+                Collective(kind="reduce_scatter", n_bytes=m_group * width, n_ranks=ranks),
+            ]
+        if layout.tp > 1:
+            return [Collective(kind="all_reduce", n_bytes=m * width, n_ranks=layout.tp)]
+        return []
+
+    def _expert_messages(self, ffn: FFN, m: Num, m_group: Num) -> list[Op]:
+        layout, d = self.pool.layout, self.model.d_model
+        ranks = layout.stage_ranks
+        if ranks == 1:
+            return []
+        if layout.dp == 1:
+            n_bytes = m * d * SIXTEEN_BIT
+            return [Collective(kind="all_reduce", n_bytes=n_bytes, n_ranks=layout.tp)]
+        if self.pool.engine.exchange == "all_gather" or layout.ep == 1:
+            n_bytes = m_group * d * SIXTEEN_BIT
+            return [
+                Collective(kind="all_gather", n_bytes=n_bytes, n_ranks=ranks),
+                Collective(kind="reduce_scatter", n_bytes=n_bytes, n_ranks=ranks),
+            ]
+        return self._exchange(ffn, m)
+
+    def _exchange(self, ffn: FFN, m: Num) -> list[Op]:
+        layout, d = self.pool.layout, self.model.d_model
+        # Each TP rank of a DP rank sends its share of the tokens; TP ranks gather the results.
+        tokens = m / layout.tp
+        sent = FP8 if self.precision.of("expert").bytes_per_element < SIXTEEN_BIT else SIXTEEN_BIT
+        top_k: int = ffn.top_k  # type: ignore[attr-defined]
+        shape = {"n_ranks": layout.ep, "tokens": tokens, "top_k": top_k, "stride": layout.expert_tp}
+        ops: list[Op] = [
+            Collective(kind="ep_dispatch", n_bytes=tokens * d * sent, **shape),
+            Collective(kind="ep_combine", n_bytes=tokens * d * SIXTEEN_BIT, **shape),
+        ]
+        if layout.tp > 1:
+            n_bytes = m * d * SIXTEEN_BIT
+            ops.append(Collective(kind="all_gather", n_bytes=n_bytes, n_ranks=layout.tp))
+        return ops
+
+
+def program(deployment: Deployment, pool: Pool) -> Program:
+    """The program of one rank of `pool` in `deployment`."""
+    return Program(
+        model=deployment.model,
+        precision=deployment.precision,
+        pool=pool,
+        routing=deployment.routing,
+    )
+
+
+def _counted(ops: list[ComputeOp] | list[Op], count: float) -> Iterator[Counted]:
+    for op in ops:
+        yield Counted(op, count)

@@ -1,0 +1,98 @@
+"""An engine profile: what a serving engine of one version does, as data with a source."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from dse.base.units import Bytes, Count, Fraction, Seconds, Tokens
+from dse.serving.schedulers import SCHEDULERS, ChunkedPrefill, Scheduler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """What the engine takes from HBM beside weights and KV.
+
+    `pool_rule`: `of_total` keeps `hbm_fraction · visible − weights − overheads` for KV (vLLM,
+    SGLang); `of_free` keeps `hbm_fraction · (visible − weights − overheads)` (TensorRT-LLM).
+    Activations peak at `activation_bytes_per_token_width · max_num_batched_tokens · width`, width
+    being d_model + the widest intermediate of a rank, plus the logits of `max_num_seqs` rows in
+    fp32. `multi_gpu_bytes` is added when a replica has more than one GPU.
+    """
+
+    pool_rule: Literal["of_total", "of_free"]
+    context_bytes: Bytes
+    graph_bytes: Bytes
+    multi_gpu_bytes: Bytes
+    activation_bytes_per_token_width: float
+    hybrid_kv: bool = True
+    state_page_aligned: bool = True
+    vocab_pad: int = 64
+    shared_expert_sharded: bool = False
+    dense_ffn_over_dp: bool = False
+    vocab_over_dp: bool = False
+    overhead_bytes: Bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineHost:
+    """Time of the host: per step, per scheduled request, per prefill token; per request once in
+    TTFT (API and tokeniser). `overlapped` means asynchronous scheduling: the host works on the next
+    step while the GPU runs this one, and only the excess shows."""
+
+    step_s: Seconds
+    request_s: Seconds
+    prefill_token_s: Seconds
+    arrival_s: Seconds
+    overlapped: bool = False
+    graph_batch_multiple: int = 8
+    launch_overlap: Fraction = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRules:
+    """What the engine refuses.
+
+    `expert_parallel`: `free` (any ep with the identity), `tp_or_ep` (expert TP equals TP, or pure
+    EP over tp·dp). `dp_divides_tp`: SGLang counts tp as the whole world and dp must divide it.
+    `pads_blocks`: block-quantised widths need not stay multiples of the block. `weight_only`: formats
+    that the engine runs on GPUs without such tensor cores by dequantising weights.
+    `gpu_block_rules`: per GPU architecture, the multiple a per-rank expert width must have.
+    """
+
+    expert_parallel: Literal["free", "tp_or_ep"] = "free"
+    dp_divides_tp: bool = False
+    dp_needs_mla_or_ep: bool = False
+    pads_blocks: bool = False
+    weight_only: tuple[str, ...] = ()
+    max_pp: Count = 1024
+    redundant_experts: bool = True
+    context_parallel: bool = True
+    gpu_block_rules: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """An engine with its settings. `exchange` is the expert exchange backend under attention DP:
+    `deepep` (all-to-all of routed tokens), `all_gather` (all-gather and reduce-scatter of all
+    tokens), TEP always uses all-reduce. `kernels` maps an op family to an implementation name."""
+
+    name: str
+    version: str
+    memory: EngineMemory
+    host: EngineHost
+    rules: EngineRules
+    source: str
+    max_num_batched_tokens: Tokens
+    max_num_seqs: Count
+    block_tokens: Tokens
+    hbm_fraction: Fraction
+    exchange: Literal["deepep", "all_gather"] = "all_gather"
+    prefix_caching: bool = True
+    scheduler: Annotated[Scheduler, SCHEDULERS] = ChunkedPrefill()
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    notes: str = ""
+
+    @property
+    def label(self) -> str:
+        """`name@version`."""
+        return f"{self.name}@{self.version}"

@@ -1,0 +1,9 @@
+"""The scheduler family: which requests the next step computes, and how many tokens of each."""
+
+from dse.base.family import Family
+from dse.serving.schedulers._base import Scheduler
+from dse.serving.schedulers.chunked_prefill import ChunkedPrefill
+
+SCHEDULERS = Family(__name__, Scheduler)
+
+__all__ = ["SCHEDULERS", "ChunkedPrefill", "Scheduler"]
