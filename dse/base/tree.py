@@ -16,9 +16,9 @@ import yaml
 
 from dse.base.errors import Fault, SourceError
 
-__all__ = ["Mark", "Marked", "load_tree", "merge", "parse_tree", "resolve_includes", "setting"]
+__all__ = ["Mark", "Marked", "TreePath", "dotted", "load_tree", "merge", "parse_tree", "resolve_includes", "setting"]
 
-Path_ = tuple[object, ...]
+TreePath = tuple[object, ...]
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -40,18 +40,18 @@ class Marked:
     """
 
     data: Any
-    values: Mapping[Path_, Mark]
-    keys: Mapping[Path_, Mark] = field(default_factory=dict)
+    values: Mapping[TreePath, Mark]
+    keys: Mapping[TreePath, Mark] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
 
-    def at(self, path: Path_ = ()) -> Any:
+    def at(self, path: TreePath = ()) -> Any:
         """Return the data at `path`; a `KeyError` or `IndexError` if there is none."""
         data = self.data
         for step in path:
             data = data[step]
         return data
 
-    def mark(self, path: Path_ = (), *, key: bool = False) -> Mark:
+    def mark(self, path: TreePath = (), *, key: bool = False) -> Mark:
         """Return the place of the value (or key) at `path`, or of its nearest ancestor."""
         if key and path in self.keys:
             return self.keys[path]
@@ -59,12 +59,12 @@ class Marked:
             path = path[:-1]
         return self.values.get(path, Mark("<data>", 1, 1))
 
-    def fault(self, path: Path_, message: str, *, key: bool = False) -> Fault:
+    def fault(self, path: TreePath, message: str, *, key: bool = False) -> Fault:
         """Return the fault `message` at `path`."""
         mark = self.mark(path, key=key)
         return Fault(mark.file, mark.line, mark.column, dotted(path), message)
 
-    def under(self, path: Path_) -> Marked:
+    def under(self, path: TreePath) -> Marked:
         """Return the tree that stands at `path`, as a tree of its own."""
         size = len(path)
         return Marked(
@@ -78,7 +78,7 @@ class Marked:
         """Return the tree without one of its top-level keys."""
         return replace(self, data={name: value for name, value in self.data.items() if name != key})
 
-    def nested(self, path: Path_) -> Marked:
+    def nested(self, path: TreePath) -> Marked:
         """Return a tree that holds this one at `path` and nothing else."""
         data = self.data
         for step in reversed(path):
@@ -90,7 +90,7 @@ class Marked:
         return Marked(data, ancestors | values, ancestors | {path: root} | keys, self.faults)
 
 
-def dotted(path: Path_) -> str:
+def dotted(path: TreePath) -> str:
     """Return a path as messages write it: `axes.tp.0`."""
     return ".".join(map(str, path))
 
@@ -128,13 +128,13 @@ def merge(base: Marked, over: Marked) -> Marked:
     """Lay `over` on `base`: mappings are joined key by key, anything else is replaced; marks follow."""
     values, keys = dict(base.values), dict(base.keys)
 
-    def forget(path: Path_) -> None:
+    def forget(path: TreePath) -> None:
         size = len(path)
         for marks in (values, keys):
             for there in [there for there in marks if there[:size] == path]:
                 del marks[there]
 
-    def lay(below: Any, above: Any, path: Path_) -> Any:
+    def lay(below: Any, above: Any, path: TreePath) -> Any:
         if isinstance(below, dict) and isinstance(above, dict):
             return below | {
                 key: lay(below.get(key), value, (*path, key)) for key, value in above.items()
@@ -164,7 +164,7 @@ def resolve_includes(tree: Marked, _open: tuple[Path, ...] = ()) -> Marked:
     opened = _open or (here.resolve(),)
     below = Marked({}, {})
     for index, name in enumerate(files):
-        at: Path_ = ("include", index) if isinstance(named, list) else ("include",)
+        at: TreePath = ("include", index) if isinstance(named, list) else ("include",)
         if not isinstance(name, str):
             raise SourceError([tree.fault(at, f"{name!r} is not the name of a file")])
         file = here.parent / name
@@ -208,12 +208,12 @@ class _Builder:
     def __init__(self, name: str, loader: _Loader) -> None:
         self.name = name
         self.loader = loader
-        self.values: dict[Path_, Mark] = {}
-        self.keys: dict[Path_, Mark] = {}
+        self.values: dict[TreePath, Mark] = {}
+        self.keys: dict[TreePath, Mark] = {}
         self.faults: list[Fault] = []
         self.open: set[int] = set()
 
-    def build(self, node: yaml.Node, path: Path_) -> Any:
+    def build(self, node: yaml.Node, path: TreePath) -> Any:
         """Return the data of `node`, which stands at `path`."""
         self.values[path] = self._mark(node)
         if isinstance(node, yaml.ScalarNode):
@@ -229,7 +229,7 @@ class _Builder:
         finally:
             self.open.discard(id(node))
 
-    def _mapping(self, node: yaml.MappingNode, path: Path_) -> dict[object, Any]:
+    def _mapping(self, node: yaml.MappingNode, path: TreePath) -> dict[object, Any]:
         data: dict[object, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
@@ -245,7 +245,7 @@ class _Builder:
             data[key] = self.build(value_node, there)
         return data
 
-    def _scalar(self, node: yaml.ScalarNode, path: Path_) -> object:
+    def _scalar(self, node: yaml.ScalarNode, path: TreePath) -> object:
         text, kind = node.value, node.tag.removeprefix(_TAG)
         if kind == "int":
             return int(text)
@@ -262,7 +262,7 @@ class _Builder:
     def _mark(self, node: yaml.Node) -> Mark:
         return Mark(self.name, node.start_mark.line + 1, node.start_mark.column + 1)
 
-    def _fault(self, node: yaml.Node, path: Path_, message: str) -> None:
+    def _fault(self, node: yaml.Node, path: TreePath, message: str) -> None:
         mark = self._mark(node)
         self.faults.append(Fault(mark.file, mark.line, mark.column, dotted(path), message))
 
