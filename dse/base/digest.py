@@ -29,7 +29,9 @@ def canonical(value: object) -> str:
         return _number(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [field.name for field in dataclasses.fields(value) if field.compare]
-        return _object({"": type(value).__name__, **{name: getattr(value, name) for name in fields}})
+        return _object(
+            {"": type(value).__name__, **{name: getattr(value, name) for name in fields}}
+        )
     if isinstance(value, Mapping):
         return _object(value)
     if isinstance(value, list | tuple):

@@ -53,7 +53,9 @@ class Family(Mapping[str, type[P]], Generic[P]):
         try:
             return self._members[kind]
         except KeyError:
-            raise KeyError(f"no kind {kind!r} in {self.package}{did_you_mean(kind, self)}") from None
+            raise KeyError(
+                f"no kind {kind!r} in {self.package}{did_you_mean(kind, self)}"
+            ) from None
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the kinds."""
@@ -83,7 +85,8 @@ class Family(Mapping[str, type[P]], Generic[P]):
         from pydantic_core import core_schema
 
         union = core_schema.tagged_union_schema(
-            {kind: handler.generate_schema(part) for kind, part in self.items()}, discriminator="kind"
+            {kind: handler.generate_schema(part) for kind, part in self.items()},
+            discriminator="kind",
         )
         either = core_schema.union_schema([core_schema.literal_schema(list(self)), union])
         return core_schema.no_info_before_validator_function(
@@ -136,6 +139,8 @@ def _kind(part: type) -> str | None:
     """Return the default of the field `kind`, if it is the one value that its Literal allows."""
     if not dataclasses.is_dataclass(part):
         return None
-    default = next((field.default for field in dataclasses.fields(part) if field.name == "kind"), None)
+    default = next(
+        (field.default for field in dataclasses.fields(part) if field.name == "kind"), None
+    )
     allowed = get_args(get_type_hints(part).get("kind"))
     return default if isinstance(default, str) and allowed == (default,) else None

@@ -95,7 +95,10 @@ def _tightened(node: Any) -> Any:
         return type(node)(map(_tightened, node))
     if not isinstance(node, dict):
         return node
-    copy = {key: value if key in {"default", "metadata"} else _tightened(value) for key, value in node.items()}
+    copy = {
+        key: value if key in {"default", "metadata"} else _tightened(value)
+        for key, value in node.items()
+    }
     kind = copy.get("type")
     if kind in _SCALARS:
         copy["strict"] = True
@@ -121,7 +124,9 @@ def _keyed(node: dict[str, Any]) -> Any:
     return core_schema.with_info_before_validator_function(note, cast("CoreSchema", node), ref=ref)
 
 
-def _note_owner(keys: frozenset[str], value: object, info: core_schema.ValidationInfo[Any]) -> object:
+def _note_owner(
+    keys: frozenset[str], value: object, info: core_schema.ValidationInfo[Any]
+) -> object:
     if isinstance(value, dict):
         info.context[_OWNERS].setdefault(id(value), set()).update(keys)
     return value

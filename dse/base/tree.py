@@ -16,7 +16,17 @@ import yaml
 
 from dse.base.errors import Fault, SourceError
 
-__all__ = ["Mark", "Marked", "TreePath", "dotted", "load_tree", "merge", "parse_tree", "resolve_includes", "setting"]
+__all__ = [
+    "Mark",
+    "Marked",
+    "TreePath",
+    "dotted",
+    "load_tree",
+    "merge",
+    "parse_tree",
+    "resolve_includes",
+    "setting",
+]
 
 TreePath = tuple[object, ...]
 _TAG = "tag:yaml.org,2002:"
@@ -100,9 +110,13 @@ def load_tree(path: str | Path) -> Marked:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise SourceError([Fault(str(path), 1, 1, "", f"cannot be read: {error.strerror}")]) from error
+        raise SourceError(
+            [Fault(str(path), 1, 1, "", f"cannot be read: {error.strerror}")]
+        ) from error
     except UnicodeDecodeError as error:
-        raise SourceError([Fault(str(path), 1, 1, "", f"is not UTF-8 text: {error.reason}")]) from error
+        raise SourceError(
+            [Fault(str(path), 1, 1, "", f"is not UTF-8 text: {error.reason}")]
+        ) from error
     return parse_tree(text, str(path))
 
 

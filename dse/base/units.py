@@ -147,7 +147,10 @@ class CountUnit:
 
     def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
         """Describe the count to editors."""
-        return {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}], "examples": ["8Ki"]}
+        return {
+            "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
+            "examples": ["8Ki"],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,10 @@ class ShareUnit:
 
     def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
         """Describe the share to editors."""
-        return {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}], "examples": ["90%"]}
+        return {
+            "anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}],
+            "examples": ["90%"],
+        }
 
 
 UNITS = {
@@ -225,7 +231,9 @@ def parse(text: str, unit: object) -> float:
     target = _require_unit(unit)
     match = _QUANTITY.fullmatch(text)
     if not match:
-        raise UserError(f"{text!r} is not a quantity; {target.dimension} looks like {target.example!r}")
+        raise UserError(
+            f"{text!r} is not a quantity; {target.dimension} looks like {target.example!r}"
+        )
     if match[1].startswith("-"):
         raise UserError(f"{text!r}: {target.dimension} is never negative")
     factor = _factor(match[2], target.symbol)
@@ -245,7 +253,9 @@ def show(value: float, unit: object, digits: int = 3) -> str:
     rounded = float(f"{value:.{digits - 1}e}")
     factors = {prefix: _PREFIX_FACTORS[prefix] for prefix in target.prefixes} | {"": 1.0}
     fitting = [prefix for prefix, factor in factors.items() if abs(rounded) >= factor]
-    prefix = max(fitting, key=factors.__getitem__) if fitting else min(factors, key=factors.__getitem__)
+    prefix = (
+        max(fitting, key=factors.__getitem__) if fitting else min(factors, key=factors.__getitem__)
+    )
     return f"{_plain(value / factors[prefix], digits)} {prefix}{target.symbol}"
 
 
@@ -268,11 +278,15 @@ def unit_of(annotation: object) -> Unit | CountUnit | ShareUnit | None:
 
 def unit_of_name(name: str) -> Unit | None:
     """Return the unit that a column's name ends in, longest suffix first: `hbm_bytes_per_s` is B/s."""
-    ending = [unit for unit in UNITS.values() if name == unit.suffix or name.endswith(f"_{unit.suffix}")]
+    ending = [
+        unit for unit in UNITS.values() if name == unit.suffix or name.endswith(f"_{unit.suffix}")
+    ]
     return max(ending, key=lambda unit: len(unit.suffix), default=None)
 
 
-_PREFIX_FACTORS = dict(zip("nµmkMGTPE", (1e-9, 1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12, 1e15, 1e18), strict=True))
+_PREFIX_FACTORS = dict(
+    zip("nµmkMGTPE", (1e-9, 1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12, 1e15, 1e18), strict=True)
+)
 
 
 def _is_number(value: object) -> bool:
