@@ -1,1 +1,1 @@
-"""Design-space exploration for LLM serving: declare a space in YAML, prune it, simulate it, find the front."""
+"""Design-space exploration for LLM serving: declare a space, prune it, simulate it, read the front."""

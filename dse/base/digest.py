@@ -1,4 +1,4 @@
-"""Canonical text and stable ids: what is equal reads equal, on every machine and in every process."""
+"""Canonical text and stable ids: what is equal reads equal, on every machine, in every process."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ __all__ = ["canonical", "digest"]
 def canonical(value: object) -> str:
     """Return the canonical JSON text of plain data and records.
 
-    A record is its class's name and its fields by name; fields declared with `compare=False` (names,
-    sources, notes) are left out, so that equal records read equal. Mappings and sets are sorted, lists
-    and tuples agree, and so do 8 and 8.0. NaN has no canonical text; nor have objects that are no data.
+    A record is its class's name and its fields by name; fields declared with `compare=False`
+    (names, sources, notes) are left out, so that equal records read equal. Mappings and sets are
+    sorted, lists and tuples agree, and so do 8 and 8.0. NaN has no canonical text (`ValueError`),
+    nor has an object that is no data (`TypeError`).
     """
     if value is None or isinstance(value, bool):
         return json.dumps(value)
@@ -42,7 +43,7 @@ def canonical(value: object) -> str:
 
 
 def digest(value: object, size: int = 16) -> str:
-    """Return the blake2b digest, `size` bytes as hexadecimal, of a text or of a value's canonical text."""
+    """Return the blake2b digest, `size` bytes as hexadecimal, of a text or a canonical text."""
     text = value if isinstance(value, str) else canonical(value)
     return blake2b(text.encode(), digest_size=size).hexdigest()
 

@@ -5,7 +5,7 @@
     DseError                  exit code 1: a defect of ours
     ├── UserError             2: the user's input is wrong (also a ValueError)
     │   ├── SourceError       a file; carries all of its faults
-    │   ├── CatalogError      a name that no catalog root defines, or a record that contradicts itself
+    │   ├── CatalogError      an unknown name, or a record that contradicts itself
     │   ├── SpaceError        an axis, a link or a where-clause
     │   └── StudyError        a question that cannot be asked
     ├── InfeasibleError       3: nothing meets the constraints

@@ -1,8 +1,9 @@
 """Family: the parts that one package declares, one module each.
 
 A part is a frozen dataclass that derives from the family's base and names itself by
-`kind: Literal["gqa"] = "gqa"`; its module is called like one of its kinds. There is no list to edit:
-a module dropped into the package is a member, and one that breaks the rule fails at import by name.
+`kind: Literal["gqa"] = "gqa"`; each module is called like a kind that it declares. There is no
+list to edit: a module dropped into the package is a member, and one that breaks the rule fails at
+import, naming its file.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class Family(Mapping[str, type[P]], Generic[P]):
     """The members of a package, by kind, in alphabetical order.
 
     `ATTENTIONS = Family(__name__, Attention)` stands in the package's `__init__`; then
-    `Annotated[Attention, ATTENTIONS]` is a field that reads `{kind: gqa, …}` as its member, or a bare
-    `gqa` as that member with every default. A small family may be one module: the call then stands
-    below its parts.
+    `Annotated[Attention, ATTENTIONS]` is a field that reads `{kind: gqa, …}` as its member, or a
+    bare `gqa` as that member with every default. A small family may be one module: the call then
+    stands below its parts.
     """
 
     def __init__(self, package: str, base: type[P]) -> None:

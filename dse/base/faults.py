@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_core import ErrorDetails, ValidationError
 
 from dse.base.errors import Fault, SourceError, did_you_mean
-from dse.base.tree import Marked, TreePath, dotted
+from dse.base.tree import Marked, TreePath
 
 __all__ = ["Owners", "faults_of"]
 
@@ -64,7 +64,7 @@ def faults_of(error: ValidationError, tree: Marked, path: TreePath, owners: Owne
 
 
 def _is_other_branch(path: TreePath, items: list[_Found], found: Iterable[TreePath]) -> bool:
-    """Say whether `path` only failed the branches of a union whose right branch failed deeper down."""
+    """Say whether only wrong branches of a union failed at `path`: the right one failed deeper."""
     deeper = any(len(there) > len(path) and there[: len(path)] == path for there in found)
     return deeper and all(item.is_type_error for item in items)
 
@@ -74,11 +74,9 @@ def _found(detail: ErrorDetails, tree: Marked, base: TreePath, owners: Owners) -
     path, parent = base, tree.at(base)
     data: Any = parent
     for step in detail["loc"]:
-        if (isinstance(data, dict) and step in data) or (
-            isinstance(data, list) and isinstance(step, int) and step < len(data)
-        ):
+        if _has(data, step):
             parent, data, path = data, data[step], (*path, step)
-        # Any other step is the tag of a part or the label of a union's branch: no place in the file.
+        # Any other step is the tag of a part or the label of a union's branch: no place in a file.
     if kind in _MISSING:
         return _Found((*path, detail["loc"][-1]), "required key is missing", False, False)
     if kind in _UNKNOWN:
@@ -87,6 +85,12 @@ def _found(detail: ErrorDetails, tree: Marked, base: TreePath, owners: Owners) -
         hint = did_you_mean(str(path[-1]), open_keys) or f"; known: {', '.join(sorted(known))}"
         return _Found(path, f"unknown key{hint}", True, False)
     return _Found(path, _words(detail), detail["loc"][-1:] == ("[key]",), kind in _NEEDS)
+
+
+def _has(data: object, step: int | str) -> bool:
+    if isinstance(data, list):
+        return isinstance(step, int) and step < len(data)
+    return isinstance(data, dict) and step in data
 
 
 def _words(detail: ErrorDetails) -> str:

@@ -46,7 +46,7 @@ class Schema:
 
 
 def require(frame: F, schema: Schema) -> F:
-    """Return `frame` if it has every column of `schema`, each of its type; further columns may stand beside.
+    """Return `frame` if it has every column of `schema`, each of its type; more may stand beside.
 
     A frame that has not is a defect of the stage before, so the error is a plain `DseError`.
     """

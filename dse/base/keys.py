@@ -29,8 +29,8 @@ class Key:
 def yaml_keys(record: type) -> Mapping[str, str]:
     """Return the YAML key of each field that a dataclass is built from, by field name.
 
-    A field that carries a unit loses the unit's suffix (`window_tokens: Tokens` is `window`), unless
-    the suffix is all of its name (`req_per_s`); every other field keeps its name.
+    A field that carries a unit loses the unit's suffix (`window_tokens: Tokens` is `window`),
+    unless the suffix is all of its name (`req_per_s`); every other field keeps its name.
     """
     hints = get_type_hints(record, include_extras=True)
     keys = {
@@ -42,7 +42,7 @@ def yaml_keys(record: type) -> Mapping[str, str]:
     for name, key in keys.items():
         if key in taken:
             raise DseError(
-                f"{record.__module__}.{record.__name__}: {taken[key]} and {name} both read the key {key}",
+                f"{record.__module__}.{record.__name__}: {taken[key]} and {name} both read {key}",
                 "give one of them a Key",
             )
         taken[key] = name

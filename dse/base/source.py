@@ -6,7 +6,7 @@ keys are faults, scalars are never coerced, and each field answers to its YAML k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -57,7 +57,7 @@ def build(
     """
     owners: Owners = {}
     try:
-        value = _validator(record).validate_python(
+        value = _validator(cast("Hashable", record)).validate_python(
             tree.at(path), context={**(context or {}), _OWNERS: owners}
         )
     except ValidationError as error:
@@ -67,7 +67,7 @@ def build(
     return cast("T", value)
 
 
-def schema(record: type) -> dict[str, Any]:
+def schema(record: Any) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a record's YAML, for editors and checkers."""
     return _ClosedJsonSchema().generate(_core_schema(record), mode="validation")
 
@@ -81,11 +81,11 @@ class _ClosedJsonSchema(GenerateJsonSchema):
 
 
 @cache
-def _validator(record: type) -> SchemaValidator:
+def _validator(record: Hashable) -> SchemaValidator:
     return SchemaValidator(_core_schema(record), CoreConfig(allow_inf_nan=False))
 
 
-def _core_schema(record: type) -> CoreSchema:
+def _core_schema(record: Any) -> CoreSchema:
     return cast("CoreSchema", _tightened(TypeAdapter(record).core_schema))
 
 

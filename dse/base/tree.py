@@ -1,7 +1,7 @@
 """YAML as a marked tree: plain data in which every value knows its file, line and column.
 
-Scalars follow YAML 1.2 (`1e3` is a number, `on` and `2026-01-01` are text, `010` is ten); a duplicate
-key is a fault, where PyYAML would let the last one win.
+Scalars follow YAML 1.2 (`1e3` is a number, `on` and `2026-01-01` are text, `010` is ten); a
+duplicate key is a fault, where PyYAML would let the last one win.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Mark:
 class Marked:
     """Plain data and the place of each part of it.
 
-    `values` and `keys` map a path, such as `("axes", "tp", 0)`, to the start of the value and of the
-    key there. `faults` are those found while parsing, kept so that they are reported with the rest.
+    `values` and `keys` map a path, such as `("axes", "tp", 0)`, to the start of the value and of
+    the key there. `faults` are those found while parsing, to be reported with the rest.
     """
 
     data: Any
@@ -139,7 +139,7 @@ def parse_tree(text: str, name: str) -> Marked:
 
 
 def merge(base: Marked, over: Marked) -> Marked:
-    """Lay `over` on `base`: mappings are joined key by key, anything else is replaced; marks follow."""
+    """Lay `over` on `base`: mappings join key by key, anything else is replaced; marks follow."""
     values, keys = dict(base.values), dict(base.keys)
 
     def forget(path: TreePath) -> None:
@@ -192,7 +192,7 @@ def resolve_includes(tree: Marked, _open: tuple[Path, ...] = ()) -> Marked:
 
 
 def setting(text: str) -> Marked:
-    """Parse a command-line override such as `search.method=bound` into a tree to lay on a file's."""
+    """Parse an override such as `search.method=bound` into a tree to lay on a file's."""
     name, equals, value = text.partition("=")
     if not equals or not all(name.split(".")):
         message = f"{text!r} is not a setting, as in search.method=bound"
