@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dse.model.attention import Attention
-from dse.model.ffn import FFN, Routing
+from dse.model.ffn import FFN, UNIFORM, Routing
 from dse.model.model import LayerGroup, Model
 from dse.model.ops import Collective, ComputeOp, Elementwise, Gemm, Num, Op
 from dse.model.precision import Precision
@@ -32,12 +32,13 @@ class Counted:
 @dataclass(frozen=True)
 class Program:
     """One pool's model as the work of a rank. `q_tokens` is tokens per decoding request and step
-    (1, or drafted + 1 under speculation)."""
+    (1, or drafted + 1 under speculation).
+    """
 
     model: Model
     precision: Precision
     pool: Pool
-    routing: Routing = Routing()
+    routing: Routing = UNIFORM
 
     @cached_property
     def stages(self) -> tuple[tuple[LayerGroup, ...], ...]:
@@ -95,7 +96,7 @@ class Program:
             yield from _counted(ops, repeat)
 
     def head_ops(self, n_rows: Num) -> Iterator[Counted]:
-        """Logits of `n_rows` positions (the last of each sequence) and sampling; last stage only."""
+        """Logits of `n_rows` positions (one a sequence) and sampling; last stage only."""
         model, shard = self.model, self.pool.shard()
         width = model.vocab_size / shard.vocab_tp
         p = self.precision
@@ -106,9 +107,7 @@ class Program:
         yield Counted(Elementwise(name="sampling", n_bytes=n_rows * width * 3 * 4), 1)
         if shard.vocab_tp > 1:
             n_bytes = n_rows * model.vocab_size * SIXTEEN_BIT
-            yield Counted(
-                Collective(kind="all_gather", n_bytes=n_bytes, n_ranks=shard.vocab_tp), 1
-            )
+            yield Counted(Collective(kind="all_gather", n_bytes=n_bytes, n_ranks=shard.vocab_tp), 1)
 
     def collectives(self, stage: int, m: Num, m_group: Num) -> Iterator[Counted]:
         """Messages of a stage for `m` tokens of the rank and `m_group` of its expert group."""

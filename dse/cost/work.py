@@ -32,7 +32,8 @@ SIXTEEN_BIT = 2.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """`flop` at the peak named `compute`, `hbm_bytes` that must cross HBM (weights, KV),
-    `activation_bytes` that do so only where they exceed L2, `sfu_ops` exponentials."""
+    `activation_bytes` that do so only where they exceed L2, `sfu_ops` exponentials.
+    """
 
     compute: str
     flop: Num = 0.0
@@ -66,7 +67,8 @@ def work(op: ComputeOp) -> Work:
 
 def causal_pairs(q_tokens: Num, cached_tokens: Num, limit_tokens: Num | None) -> Num:
     """(query, key) pairs of a causal chunk: `T·P + T²/2`, keys of a query limited to the last
-    `limit_tokens`."""
+    `limit_tokens`.
+    """
     if limit_tokens is None:
         return q_tokens * (cached_tokens + q_tokens / 2.0)
     return _seen(cached_tokens + q_tokens, limit_tokens) - _seen(cached_tokens, limit_tokens)

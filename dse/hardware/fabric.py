@@ -29,7 +29,8 @@ class Link:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
     """A scale-up domain (`scale_up.n_gpus` GPUs that share NVLink, xGMI or PCIe) and the network
-    that joins such domains (`scale_out.n_gpus` is the largest cluster it serves)."""
+    that joins such domains (`scale_out.n_gpus` is the largest cluster it serves).
+    """
 
     name: str
     kind: str

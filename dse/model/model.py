@@ -35,7 +35,8 @@ class LayerGroup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculative:
     """Multi-token prediction: `n_layers` extra modules, each a layer like `layer` plus a
-    2·d_model × d_model projection; loaded only when speculation is on."""
+    2·d_model × d_model projection; loaded only when speculation is on.
+    """
 
     n_layers: int
     layer: LayerGroup
@@ -53,7 +54,8 @@ class Multimodal:
 class Model:
     """One checkpoint. `checkpoint` is the format of the tensor classes in `quantised`;
     `exceptions` those stored otherwise. `checkpoint_bytes`, where known, are the real bytes of the
-    files and win over the arithmetic. `published_parameters` is what its authors state."""
+    files and win over the arithmetic. `published_parameters` is what its authors state.
+    """
 
     name: str
     d_model: Count
@@ -92,7 +94,8 @@ class Model:
 
     def stage(self, index: int, pp: int) -> tuple[LayerGroup, ...]:
         """The layers of pipeline stage `index` of `pp`, run-length grouped; the first stages take
-        the remainder."""
+        the remainder.
+        """
         base, extra = divmod(self.n_layers, pp)
         start = index * base + min(index, extra)
         stop = start + base + (1 if index < extra else 0)

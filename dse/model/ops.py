@@ -77,7 +77,8 @@ class PrefillAttention:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeAttention:
     """One decode step: `n_seqs` sequences, `q_tokens` queries each, mean context `context_tokens`
-    (already limited to a window where the layer has one)."""
+    (already limited to a window where the layer has one).
+    """
 
     family: ClassVar[str] = "decode_attention"
     n_seqs: Num
@@ -129,7 +130,8 @@ class MLAPrefill:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexer:
     """The scoring pass of sparse attention (DeepSeek DSA): `pairs` (query, key) scores in all, by
-    `n_heads` heads of `d_head` in FP8, reading `key_bytes` of index keys."""
+    `n_heads` heads of `d_head` in FP8, reading `key_bytes` of index keys.
+    """
 
     family: ClassVar[str] = "indexer"
     pairs: Num
@@ -141,7 +143,8 @@ class Indexer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearAttention:
     """State-space or linear attention: `tokens` new tokens of `n_seqs` sequences update a state of
-    `state_bytes` each and spend `flop_per_token`."""
+    `state_bytes` each and spend `flop_per_token`.
+    """
 
     family: ClassVar[str] = "linear_attention"
     n_seqs: Num
@@ -153,7 +156,7 @@ class LinearAttention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elementwise:
-    """A kernel bound by bandwidth (norm, RoPE, activation, KV write, quantise, embedding, sampling).
+    """A kernel bound by bandwidth (norm, RoPE, activation, KV write, embedding, sampling).
 
     `name` says which; `n_bytes` is read plus written.
     """

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from dse.hardware.dtype import DType
 
-# Quantised checkpoints quantise linear layers; the rest stays 16-bit unless the model says otherwise.
+# Quantised checkpoints quantise linear layers; the rest stays 16-bit unless the model says more.
 QUANTISED_CLASSES = ("attention", "dense_ffn", "expert", "shared_expert")
 
 
@@ -14,7 +14,7 @@ class Precision:
     """`weights` for the classes in `quantised`, `other` for the rest; `kv` for the cache.
 
     `exceptions` gives single tensor classes a format of their own (mixed-precision checkpoints).
-    `activations` is what enters a GEMM: FP8 for FP8 weights (W8A8), 16 bits for weight-only formats.
+    `activations` is what enters a GEMM: FP8 for FP8 weights (W8A8), 16 bits for weight-only ones.
     """
 
     weights: DType = DType.BF16

@@ -6,7 +6,7 @@ from typing import Literal
 from dse.base.units import Bytes
 from dse.hardware.fabric import Fabric, Link
 from dse.hardware.gpu import GPU
-from dse.model.ffn import Routing
+from dse.model.ffn import UNIFORM, Routing
 from dse.model.model import Model
 from dse.model.precision import Precision
 from dse.model.shard import Shard
@@ -20,7 +20,8 @@ Role = Literal["both", "prefill", "decode"]
 class SpeculativeDecoding:
     """`n_draft` tokens proposed per step, each accepted with probability `acceptance` given that
     the one before was; `method` mtp (the model's own modules) or draft. A source for the acceptance
-    is the user's to state."""
+    is the user's to state.
+    """
 
     method: Literal["mtp", "draft"]
     n_draft: int
@@ -69,7 +70,7 @@ class Deployment:
     model: Model
     precision: Precision
     pools: tuple[Pool, ...]
-    routing: Routing = Routing()
+    routing: Routing = UNIFORM
     speculative: SpeculativeDecoding | None = None
     interconnect: Link | None = None
     kv_pool_bytes: Bytes | None = None

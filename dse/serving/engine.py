@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from dse.base.units import Bytes, Count, Fraction, Seconds, Tokens
-from dse.serving.schedulers import SCHEDULERS, ChunkedPrefill, Scheduler
+from dse.serving.schedulers import DEFAULT_SCHEDULER, SCHEDULERS, Scheduler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,8 @@ class EngineMemory:
 class EngineHost:
     """Time of the host: per step, per scheduled request, per prefill token; per request once in
     TTFT (API and tokeniser). `overlapped` means asynchronous scheduling: the host works on the next
-    step while the GPU runs this one, and only the excess shows."""
+    step while the GPU runs this one, and only the excess shows.
+    """
 
     step_s: Seconds
     request_s: Seconds
@@ -54,8 +55,8 @@ class EngineRules:
 
     `expert_parallel`: `free` (any ep with the identity), `tp_or_ep` (expert TP equals TP, or pure
     EP over tp·dp). `dp_divides_tp`: SGLang counts tp as the whole world and dp must divide it.
-    `pads_blocks`: block-quantised widths need not stay multiples of the block. `weight_only`: formats
-    that the engine runs on GPUs without such tensor cores by dequantising weights.
+    `pads_blocks`: block-quantised widths need not stay multiples of the block. `weight_only`:
+    formats that the engine runs on GPUs without such tensor cores by dequantising weights.
     `gpu_block_rules`: per GPU architecture, the multiple a per-rank expert width must have.
     """
 
@@ -74,7 +75,8 @@ class EngineRules:
 class Engine:
     """An engine with its settings. `exchange` is the expert exchange backend under attention DP:
     `deepep` (all-to-all of routed tokens), `all_gather` (all-gather and reduce-scatter of all
-    tokens), TEP always uses all-reduce. `kernels` maps an op family to an implementation name."""
+    tokens), TEP always uses all-reduce. `kernels` maps an op family to an implementation name.
+    """
 
     name: str
     version: str
@@ -88,7 +90,7 @@ class Engine:
     hbm_fraction: Fraction
     exchange: Literal["deepep", "all_gather"] = "all_gather"
     prefix_caching: bool = True
-    scheduler: Annotated[Scheduler, SCHEDULERS] = ChunkedPrefill()
+    scheduler: Annotated[Scheduler, SCHEDULERS] = DEFAULT_SCHEDULER
     kernels: Mapping[str, str] = field(default_factory=dict)
     notes: str = ""
 

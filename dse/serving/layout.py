@@ -35,7 +35,8 @@ class Layout:
     @property
     def expert_tp(self) -> int:
         """Tensor parallel degree of one expert: `tp · dp / ep`, at least 1 (legality checks the
-        identity)."""
+        identity).
+        """
         return self.moe_tp if self.moe_tp is not None else max(1, self.stage_ranks // self.ep)
 
     def label(self) -> str:
@@ -55,7 +56,8 @@ class Layout:
 
     def shard(self, *, shared_sharded: bool, dense_over_dp: bool, vocab_over_dp: bool) -> Shard:
         """How one layer is cut, given what the engine does with the shared expert, the dense FFN
-        and the vocabulary under DP attention."""
+        and the vocabulary under DP attention.
+        """
         whole = self.stage_ranks
         return Shard(
             tp=self.tp,

@@ -8,7 +8,8 @@ from dse.base.units import Fraction, Seconds
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SLO:
     """A request is good when it meets every bound that is set; `attainment` is the share of
-    requests that must be good. TTFT counts queueing; TPOT = (E2E − TTFT) / (OSL − 1)."""
+    requests that must be good. TTFT counts queueing; TPOT = (E2E − TTFT) / (OSL − 1).
+    """
 
     ttft_s: Seconds | None = None
     tpot_s: Seconds | None = None

@@ -59,7 +59,8 @@ class Attention:
         self, n_seqs: Num, q_tokens: Num, context_tokens: Num, shard: Shard, p: Precision
     ) -> list[ComputeOp]:
         """Attention of `n_seqs` decoding sequences with `q_tokens` queries each on a mean context
-        of `context_tokens`."""
+        of `context_tokens`.
+        """
         raise NotImplementedError
 
     def prefill_ops(

@@ -1,5 +1,6 @@
 """Linear attention and state-space layers: a state of fixed size per request, nothing per token
-(Mamba-2, arXiv:2405.21060; gated delta networks, arXiv:2412.06464)."""
+(Mamba-2, arXiv:2405.21060; gated delta networks, arXiv:2412.06464).
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

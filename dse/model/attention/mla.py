@@ -1,5 +1,6 @@
 """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): one latent per token, whole on
-every TP rank."""
+every TP rank.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -77,9 +78,7 @@ class MLA(Attention):
         # kv_b (or its absorbed halves) is applied to every new token, as W_UK and W_UV.
         ops.append(Gemm(m=m, n=heads * (self.d_nope + self.d_v), k=self.kv_lora_rank, **dtypes))
         ops.append(Elementwise(name="rope", n_bytes=m * 2 * 2 * (heads + 1) * self.d_rope))
-        ops.append(
-            Elementwise(name="kv_write", n_bytes=m * self.d_latent * p.kv.bytes_per_element)
-        )
+        ops.append(Elementwise(name="kv_write", n_bytes=m * self.d_latent * p.kv.bytes_per_element))
         if self.output_gate:
             ops.append(Gemm(m=m, n=heads * self.d_v, k=d_model, **dtypes))
         ops.append(Gemm(m=m, n=d_model, k=heads * self.d_v, **dtypes))

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import dse.model.attention.mla as mla
 from dse.base.units import Tokens
 from dse.hardware.dtype import DType
+from dse.model.attention import mla
 from dse.model.ops import ComputeOp, Gemm, Indexer, MLADecode, Num, least
 from dse.model.precision import Precision
 from dse.model.shard import Shard

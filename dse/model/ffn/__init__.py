@@ -2,8 +2,8 @@
 
 from dse.base.family import Family
 from dse.model.ffn._base import FFN
-from dse.model.ffn._routing import Routing
+from dse.model.ffn._routing import UNIFORM, Routing
 
 FFNS = Family(__name__, FFN)
 
-__all__ = ["FFN", "FFNS", "Routing"]
+__all__ = ["FFN", "FFNS", "UNIFORM", "Routing"]

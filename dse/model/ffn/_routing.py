@@ -11,14 +11,16 @@ from dse.model.ops import Num
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
     """Expert popularity: `uniform`, or `zipf` with `exponent` (the expert of rank r is chosen in
-    proportion to r^-exponent), experts dealt to ranks round robin."""
+    proportion to r^-exponent), experts dealt to ranks round robin.
+    """
 
     kind: Literal["uniform", "zipf"] = "uniform"
     exponent: float = 0.0
 
     def touched(self, n_tokens: Num, n_experts: int, top_k: int) -> Num:
         """Expected number of the `n_experts` experts that `n_tokens` tokens touch (union):
-        Σ_e 1 − (1 − p_e)^n, with p_e the chance that a token picks expert e (physics, section 3)."""
+        Σ_e 1 − (1 − p_e)^n, with p_e the chance that a token picks expert e (physics, section 3).
+        """
         total: Num = 0.0
         for chance, count in _chances(self.kind, self.exponent, n_experts, top_k):
             total = total + count * (1.0 - (1.0 - chance) ** n_tokens)

@@ -15,7 +15,8 @@ from dse.model.tensor import Tensor
 class MoE(FFN):
     """`n_experts` routed experts of width `d_expert`, `top_k` of them per token, plus
     `n_shared × d_shared` shared width. `d_expert_model` is the experts' input width where it is not
-    d_model (latent experts); `shared_gate` adds one gate vector per layer."""
+    d_model (latent experts); `shared_gate` adds one gate vector per layer.
+    """
 
     cites: ClassVar[str] = "arXiv:2401.06066"
     is_moe: ClassVar[bool] = True

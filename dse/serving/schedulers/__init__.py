@@ -5,5 +5,6 @@ from dse.serving.schedulers._base import Scheduler
 from dse.serving.schedulers.chunked_prefill import ChunkedPrefill
 
 SCHEDULERS = Family(__name__, Scheduler)
+DEFAULT_SCHEDULER = ChunkedPrefill()
 
-__all__ = ["SCHEDULERS", "ChunkedPrefill", "Scheduler"]
+__all__ = ["DEFAULT_SCHEDULER", "SCHEDULERS", "ChunkedPrefill", "Scheduler"]
