@@ -1,1 +1,1 @@
-"""Design-space exploration for LLM serving: declare a space, prune it, simulate it, read the front."""
+"""Design-space exploration for LLM serving: declare, prune, simulate, report the front."""
