@@ -16,7 +16,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
-from dse.base.errors import DseError, did_you_mean
+from dse.base.errors import DseError, UserError, did_you_mean
 
 __all__ = ["Family"]
 
@@ -95,6 +95,8 @@ class Family(Mapping[str, type[P]], Generic[P]):
         )
 
     def _expanded(self, value: object) -> object:
+        if isinstance(value, dict) and "kind" not in value:
+            raise UserError(f"needs a `kind`; one of {', '.join(self)}")
         return {"kind": value} if isinstance(value, str) else value
 
 

@@ -101,8 +101,6 @@ def _words(detail: ErrorDetails) -> str:
     if kind == "union_tag_invalid":
         tags = _quoted(context["expected_tags"])
         return f"no kind {context['tag']!r}{_one_of(str(context['tag']), tags)}"
-    if kind == "union_tag_not_found":
-        return "needs a `kind`"
     if kind in {"literal_error", "enum"}:
         return f"{_shown(value)} is not allowed{_one_of(str(value), _quoted(context['expected']))}"
     if "error" in context:

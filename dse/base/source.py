@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import CoreConfig, CoreSchema, SchemaValidator, ValidationError, core_schema
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from dse.base.errors import SourceError
 from dse.base.faults import Owners, faults_of
@@ -82,7 +82,7 @@ class _ClosedJsonSchema(GenerateJsonSchema):
 
 @cache
 def _validator(record: Hashable) -> SchemaValidator:
-    return SchemaValidator(_core_schema(record), CoreConfig(allow_inf_nan=False))
+    return SchemaValidator(_core_schema(record))
 
 
 def _core_schema(record: Any) -> CoreSchema:
@@ -90,7 +90,7 @@ def _core_schema(record: Any) -> CoreSchema:
 
 
 def _tightened(node: Any) -> Any:
-    """Return a copy of a pydantic schema that forbids unknown keys and coercion."""
+    """Return a copy of a pydantic schema that forbids unknown keys, coercion and infinity."""
     if isinstance(node, list | tuple):
         return type(node)(map(_tightened, node))
     if not isinstance(node, dict):
@@ -102,6 +102,8 @@ def _tightened(node: Any) -> Any:
     kind = copy.get("type")
     if kind in _SCALARS:
         copy["strict"] = True
+    if kind == "float":
+        copy["allow_inf_nan"] = False
     if kind == "typed-dict":
         copy["extra_behavior"] = "forbid"
     if kind == "dataclass":

@@ -222,7 +222,7 @@ class _Builder:
     def __init__(self, name: str, loader: _Loader) -> None:
         self.name = name
         self.loader = loader
-        self.values: dict[TreePath, Mark] = {}
+        self.values: dict[TreePath, Mark] = {(): Mark(name, 1, 1)}
         self.keys: dict[TreePath, Mark] = {}
         self.faults: list[Fault] = []
         self.open: set[int] = set()
