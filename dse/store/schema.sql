@@ -1,0 +1,158 @@
+-- Tables of a store. SI units, named by each column; ids are hexadecimal blake2b-128.
+-- `point` and `result` grow a column when a row brings one that they lack (dse/store/schema.py), so
+-- only what every row has is declared here.
+
+CREATE TABLE meta (
+    application    VARCHAR NOT NULL,          -- 'dse': whose file this is
+    schema_version INTEGER NOT NULL
+);
+
+CREATE TABLE study (
+    study_id VARCHAR PRIMARY KEY,             -- digest of the resolved study
+    name     VARCHAR NOT NULL,                -- the file's stem
+    question VARCHAR,
+    path     VARCHAR,                         -- as the user gave it
+    text     VARCHAR                          -- the YAML with includes and overrides applied
+);
+
+CREATE TABLE run (
+    run_id              VARCHAR PRIMARY KEY,
+    study_id            VARCHAR NOT NULL,
+    started_at          TIMESTAMP NOT NULL,   -- UTC
+    ended_at            TIMESTAMP,            -- UTC; null while running or after a kill
+    status              VARCHAR NOT NULL,     -- running, done, interrupted, failed
+    arguments           VARCHAR,
+    versions            VARCHAR,              -- JSON: dse, Python, libraries
+    git                 VARCHAR,              -- revision of the study's folder, '+' if it was changed
+    catalog_digest      VARCHAR,
+    physics_id          VARCHAR,
+    n_candidates        BIGINT,
+    n_survivors         BIGINT,
+    n_simulated         BIGINT,
+    n_reused            BIGINT,
+    n_dropped_by_bound  BIGINT,
+    n_failed            BIGINT,
+    cpu_s               DOUBLE,
+    wall_s              DOUBLE,
+    peak_rss_bytes      DOUBLE,
+    record              VARCHAR               -- JSON: funnel, provenance, notes
+);
+
+CREATE TABLE deployment (
+    deployment_id VARCHAR PRIMARY KEY,        -- digest of all that the simulator reads of it
+    facts         VARCHAR                     -- its canonical text
+);
+
+CREATE TABLE point (
+    point_id      VARCHAR PRIMARY KEY,        -- digest of deployment, workload and load
+    deployment_id VARCHAR,
+    model         VARCHAR,
+    gpu           VARCHAR,
+    n_gpus        BIGINT
+);
+
+CREATE TABLE result (
+    point_id   VARCHAR NOT NULL,
+    replicate  INTEGER NOT NULL,
+    physics_id VARCHAR NOT NULL,              -- digest of the simulator's version and coefficients
+    status     VARCHAR NOT NULL,              -- ok, error (the point raised), crashed (killed its workers)
+    error      VARCHAR,
+    PRIMARY KEY (point_id, replicate, physics_id)
+);
+
+CREATE TABLE latency_sketch (
+    point_id   VARCHAR NOT NULL,
+    replicate  INTEGER NOT NULL,
+    physics_id VARCHAR NOT NULL,
+    ttft_s     DOUBLE[],                      -- one entry a class of requests; the four lists align
+    tpot_s     DOUBLE[],                      -- NaN for requests of one output token
+    e2e_s      DOUBLE[],
+    n_requests DOUBLE[],                      -- requests of the class
+    PRIMARY KEY (point_id, replicate, physics_id)
+);
+
+CREATE TABLE verdict (
+    run_id   VARCHAR NOT NULL,
+    kind     VARCHAR NOT NULL,                -- wall, screen, legality, constraint
+    name     VARCHAR NOT NULL,
+    axis     VARCHAR NOT NULL,                -- '' for the whole space
+    value    VARCHAR NOT NULL,
+    n_points BIGINT NOT NULL,
+    PRIMARY KEY (run_id, kind, name, axis, value)
+);
+
+CREATE TABLE near_miss (
+    run_id           VARCHAR NOT NULL,
+    point_id         VARCHAR NOT NULL,
+    killed_by        VARCHAR NOT NULL,
+    demand           DOUBLE,                  -- in `unit`
+    "limit"          DOUBLE,                  -- in `unit`
+    unit             VARCHAR,
+    margin           DOUBLE,                  -- demand / limit − 1
+    nearest_feasible VARCHAR,
+    PRIMARY KEY (run_id, point_id, killed_by)
+);
+
+CREATE TABLE answer (
+    run_id     VARCHAR NOT NULL,
+    point_id   VARCHAR NOT NULL,
+    feasible   BOOLEAN,                       -- keeps the SLO and the constraints
+    on_front   BOOLEAN NOT NULL,
+    front_rank INTEGER,                       -- 0 is the front
+    is_tie     BOOLEAN,                       -- its replicates overlap those of another member
+    PRIMARY KEY (run_id, point_id)
+);
+
+CREATE TABLE certificate (
+    run_id VARCHAR PRIMARY KEY,
+    valid  BOOLEAN NOT NULL,
+    text   VARCHAR NOT NULL                   -- JSON: method, tolerance, counts, rounds, violations
+);
+
+CREATE TABLE proof (
+    run_id       VARCHAR NOT NULL,
+    point        UBIGINT NOT NULL,            -- row of the study's enumeration
+    dominated_by VARCHAR NOT NULL,            -- point_id of the simulated point that beats its bound
+    rung         VARCHAR NOT NULL,            -- hardware or engine: whose optimistic vector it was
+    PRIMARY KEY (run_id, point)
+);
+
+CREATE TABLE hypervolume (
+    run_id      VARCHAR NOT NULL,
+    n_simulated BIGINT NOT NULL,
+    hypervolume DOUBLE NOT NULL,              -- of the feasible front against the run's reference point
+    PRIMARY KEY (run_id, n_simulated)
+);
+
+CREATE TABLE kernel_time (
+    kernel_id VARCHAR PRIMARY KEY,            -- digest of op, GPU and coefficients
+    gpu       VARCHAR,
+    family    VARCHAR,
+    op        VARCHAR,
+    seconds   DOUBLE                          -- s
+);
+
+CREATE TABLE measurement (
+    measurement_id VARCHAR PRIMARY KEY,
+    source         VARCHAR,
+    point_id       VARCHAR,
+    metric         VARCHAR,
+    value          DOUBLE                     -- in the metric's SI unit
+);
+
+CREATE TABLE calibration (
+    calibration_id VARCHAR PRIMARY KEY,
+    family         VARCHAR,
+    n_rows         BIGINT,
+    mape           DOUBLE,                    -- 0–1
+    median_ape     DOUBLE,                    -- 0–1
+    provenance     VARCHAR
+);
+
+CREATE TABLE price (
+    run_id       VARCHAR NOT NULL,
+    gpu          VARCHAR NOT NULL,
+    usd_per_hour DOUBLE NOT NULL,             -- of one GPU
+    source       VARCHAR,
+    PRIMARY KEY (run_id, gpu, usd_per_hour)
+);

@@ -1,0 +1,288 @@
+"""One file per project that remembers every simulated result, and the answers made of them.
+
+The driver opens the file only to flush or to read, so others may read between and two runs may
+share it. Workers never see it. A row is a *fact*: it is inserted or ignored, except that a failed
+row gives way to a later success.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import duckdb
+import polars as pl
+
+from dse.base.errors import StoreError, UserError
+from dse.store.connection import connected, refuse_foreign
+from dse.store.schema import (
+    SCHEMA_VERSION,
+    WIDENING,
+    columns_of,
+    make,
+    migrate,
+    quoted,
+    version_of,
+    widen,
+)
+
+KEYS = ("point_id", "replicate", "physics_id")
+_KEY_TYPES = pl.Schema({"point_id": pl.String, "replicate": pl.Int32, "physics_id": pl.String})
+_KNOWN_TYPES = pl.Schema([*_KEY_TYPES.items(), ("status", pl.String)])
+_BATCH_ROWS = 1000
+_READER_PATIENCE_S = 2.0
+
+
+class Store:
+    """Results by `(point_id, replicate, physics_id)`; rows wait up to `flush_interval_s` seconds.
+
+    Use it as a context manager: leaving the block flushes. A flush that fails keeps its rows.
+    """
+
+    def __init__(
+        self, path: Path, *, flush_interval_s: float = 5.0, lock_timeout_s: float = 60.0
+    ) -> None:
+        self.path = path
+        self._flush_interval_s = flush_interval_s
+        self._lock_timeout_s = lock_timeout_s
+        self._lock = threading.RLock()
+        self._pending: list[tuple[str, pl.DataFrame]] = []
+        self._timer: threading.Timer | None = None
+        self._failure: StoreError | None = None
+        self._stamp: tuple[int, int] | None = None
+        self._keys = pl.DataFrame(schema=_KNOWN_TYPES)
+
+    @classmethod
+    def open(
+        cls, path: str | Path, *, flush_interval_s: float = 5.0, lock_timeout_s: float = 60.0
+    ) -> "Store":
+        """The store at `path`, made if there is none and migrated if it is older.
+
+        Raises `StoreError` for a file that is truncated, another program's, newer, or locked for
+        longer than `lock_timeout_s` seconds; such a file stays as it is.
+        """
+        resolved = Path(path).expanduser().absolute()
+        store = cls(resolved, flush_interval_s=flush_interval_s, lock_timeout_s=lock_timeout_s)
+        if not resolved.exists():
+            if not resolved.parent.is_dir():
+                raise StoreError(
+                    f"{resolved}: its folder does not exist", "make the folder, or pass --store"
+                )
+            make(resolved)
+        refuse_foreign(resolved)
+        version = _checked_version(resolved, lock_timeout_s)
+        if version < SCHEMA_VERSION:
+            with connected(resolved, read_only=False, patience_s=lock_timeout_s) as connection:
+                migrate(connection, version_of(connection, resolved))
+        return store
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def missing(self, keys: pl.DataFrame, *, retry: Sequence[str] = ()) -> pl.DataFrame:
+        """The rows of `keys` that have no result, in their order; `keys` has the columns `KEYS`.
+
+        A failed result counts as one unless its status is in `retry`.
+        """
+        with self._lock:
+            self._raise_failure()
+            done = pl.concat([self._known_keys(), *self._pending_keys()])
+        if retry:
+            done = done.filter(~pl.col("status").is_in(list(retry)))
+        return keys.join(done.select(KEYS), on=list(KEYS), how="anti", maintain_order="left")
+
+    def append(self, frame: pl.DataFrame, table: str = "result") -> None:
+        """Take rows in; they are in the file after the next flush.
+
+        Columns that `point` or `result` do not have yet are added to them; another table's row must
+        fit it. Columns without a single value are left out.
+        """
+        if frame.is_empty():
+            return
+        empty = [name for name, dtype in frame.schema.items() if dtype == pl.Null]
+        frame = frame.drop(empty)
+        if table == "result":
+            frame = frame.with_columns(pl.col("replicate").cast(pl.Int32))
+        with self._lock:
+            self._raise_failure()
+            self._pending.append((table, frame))
+            if self._timer is None:
+                self._timer = threading.Timer(self._flush_interval_s, self._flush_in_time)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def results(self, keys: pl.DataFrame | None = None) -> pl.DataFrame:
+        """The stored rows of `keys` (of all keys if None), those still waiting included.
+
+        Rows come in the order of `keys`, else in the file's; keys without a result give no row.
+        """
+        with self._lock:
+            self._raise_failure()
+            waiting = [frame for table, frame in self._pending if table == "result"]
+            if keys is None:
+                stored = self.query("SELECT * FROM result")
+            else:
+                stored = self._stored(keys.select(KEYS))
+        rows = _first_success(pl.concat([stored, *waiting], how="diagonal_relaxed"))
+        if keys is None:
+            return rows
+        return keys.select(KEYS).join(rows, on=list(KEYS), how="inner", maintain_order="left")
+
+    def query(self, sql: str) -> pl.DataFrame:
+        """The rows of one SQL statement on what is in the file, read-only."""
+        with connected(self.path, read_only=True, patience_s=_READER_PATIENCE_S) as connection:
+            version_of(connection, self.path)
+            return _selected(connection, sql)
+
+    def replace(self, frame: pl.DataFrame, table: str) -> None:
+        """Write rows at once, each in the place of the one with its key: a run's own record."""
+        with self._lock:
+            self.flush()
+            with self._writing() as connection:
+                _replace(connection, table, frame)
+
+    def flush(self) -> None:
+        """Write every waiting row, in one commit a batch; on an error the rows keep waiting."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if not self._pending:
+                return
+            mine = self._file_stamp() == self._stamp
+            batches = _batches(self._pending)
+            with self._writing() as connection:
+                for table, rows in batches:
+                    _append(connection, table, rows)
+            if mine:
+                self._keys = pl.concat([self._keys, *self._pending_keys()])
+                self._stamp = self._file_stamp()
+            self._pending.clear()
+            self._failure = None
+
+    def close(self) -> None:
+        """Flush; the object may be used again."""
+        self.flush()
+
+    def _writing(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return connected(self.path, read_only=False, patience_s=self._lock_timeout_s)
+
+    def _flush_in_time(self) -> None:
+        with self._lock:
+            try:
+                self.flush()
+            except StoreError as error:
+                self._failure = error
+
+    def _raise_failure(self) -> None:
+        """Raise in the caller's thread what the timer's met."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _file_stamp(self) -> tuple[int, int]:
+        status = self.path.stat()
+        return status.st_mtime_ns, status.st_size
+
+    def _known_keys(self) -> pl.DataFrame:
+        """Keys in the file; read again only when somebody else has written to it."""
+        stamp = self._file_stamp()
+        if stamp != self._stamp:
+            found = self.query(f"SELECT {', '.join(KEYS)}, status FROM result")
+            self._keys, self._stamp = found.cast(_KNOWN_TYPES), stamp
+        return self._keys
+
+    def _pending_keys(self) -> list[pl.DataFrame]:
+        return [
+            frame.select(*KEYS, "status") for table, frame in self._pending if table == "result"
+        ]
+
+    def _stored(self, keys: pl.DataFrame) -> pl.DataFrame:
+        present = keys.join(self._known_keys(), on=list(KEYS), how="semi")
+        if present.is_empty():
+            return pl.DataFrame(schema=_KNOWN_TYPES)
+        with connected(self.path, read_only=True, patience_s=_READER_PATIENCE_S) as connection:
+            connection.register("wanted", present)
+            sql = f"FROM result SEMI JOIN wanted USING ({', '.join(KEYS)})"
+            return _selected(connection, sql)
+
+
+def _checked_version(path: Path, patience_s: float) -> int:
+    with connected(path, read_only=True, patience_s=patience_s) as connection:
+        return version_of(connection, path)
+
+
+def _selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
+    try:
+        relation = connection.sql(sql)
+        if relation is None:
+            raise UserError("a query must select rows", "write SELECT …")
+        frame: pl.DataFrame = relation.pl()
+        return frame
+    except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError) as error:
+        raise UserError(
+            f"SQL: {error}", "SHOW TABLES lists the tables, DESCRIBE x a table"
+        ) from error
+    except duckdb.PermissionException as error:
+        raise UserError(f"SQL: {error}", "a query reads this store only") from error
+
+
+def _batches(pending: Sequence[tuple[str, pl.DataFrame]]) -> list[tuple[str, pl.DataFrame]]:
+    """Waiting frames by table, in order of first arrival, cut to `_BATCH_ROWS` rows."""
+    by_table: dict[str, list[pl.DataFrame]] = {}
+    for table, frame in pending:
+        by_table.setdefault(table, []).append(frame)
+    cut = []
+    for table, frames in by_table.items():
+        rows = pl.concat(frames, how="diagonal_relaxed")
+        rows = _first_success(rows) if table == "result" else rows
+        cut += [(table, part) for part in rows.iter_slices(_BATCH_ROWS)]
+    return cut
+
+
+def _first_success(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row a key: the first success, else the first failure; order kept otherwise."""
+    if rows.select(KEYS).is_unique().all():
+        return rows
+    ranked = rows.sort(pl.col("status") != "ok", maintain_order=True)
+    return ranked.unique(list(KEYS), keep="first", maintain_order=True)
+
+
+def _append(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+    with _registered(connection, table, rows):
+        conflict = "ON CONFLICT DO NOTHING"
+        if table == "result":
+            values = {name: f"excluded.{quoted(name)}" for name in rows.columns}
+            names = [name for name in columns_of(connection, table) if name not in KEYS]
+            sets = ", ".join(f"{quoted(name)} = {values.get(name, 'NULL')}" for name in names)
+            wins = "result.status <> 'ok' AND excluded.status = 'ok'"
+            conflict = f"ON CONFLICT ({', '.join(KEYS)}) DO UPDATE SET {sets} WHERE {wins}"
+        connection.execute(f"INSERT INTO {table} BY NAME FROM incoming {conflict}")
+
+
+def _replace(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+    with _registered(connection, table, rows):
+        connection.execute(f"INSERT OR REPLACE INTO {table} BY NAME FROM incoming")
+
+
+@contextmanager
+def _registered(
+    connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame
+) -> Iterator[None]:
+    """One commit in which `rows` are the view `incoming` and `table` has all of their columns."""
+    connection.register("incoming", rows)
+    connection.execute("BEGIN")
+    if table in WIDENING:
+        widen(connection, table, "incoming")
+    yield
+    connection.execute("COMMIT")
+    connection.unregister("incoming")

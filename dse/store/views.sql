@@ -1,0 +1,48 @@
+-- Views for the usual questions, made again whenever a table has grown a column.
+
+-- The last run of each study that came to its end.
+CREATE OR REPLACE VIEW last_run AS
+SELECT run.*, study.name AS study
+FROM run JOIN study USING (study_id)
+WHERE run.status = 'done'
+QUALIFY row_number() OVER (PARTITION BY study.name ORDER BY run.started_at DESC, run.run_id) = 1;
+
+-- The mean of each point's metrics over its replicates.
+CREATE OR REPLACE VIEW point_result AS
+SELECT point_id, physics_id, count(*) AS n_replicates, {means}
+FROM result WHERE status = 'ok' GROUP BY point_id, physics_id;
+
+-- What the last run of each study answered: its simulated points.
+CREATE OR REPLACE VIEW answered AS
+SELECT last_run.study, answer.* EXCLUDE (run_id), point.* EXCLUDE (point_id),
+       point_result.* EXCLUDE (point_id, physics_id)
+FROM last_run
+JOIN answer USING (run_id)
+JOIN point USING (point_id)
+JOIN point_result ON point_result.point_id = answer.point_id
+                 AND point_result.physics_id = last_run.physics_id;
+
+CREATE OR REPLACE VIEW front AS
+SELECT * EXCLUDE (on_front, front_rank) FROM answered WHERE on_front;
+
+-- Per study and GPU the feasible point of the highest output rate per GPU.
+CREATE OR REPLACE VIEW best_per_gpu AS
+SELECT * FROM answered WHERE feasible
+QUALIFY row_number() OVER (
+    PARTITION BY study, gpu ORDER BY output_tok_per_s_per_gpu DESC, point_id) = 1;
+
+-- What removed points of each study, and how many.
+CREATE OR REPLACE VIEW why_not AS
+SELECT last_run.study, verdict.* EXCLUDE (run_id)
+FROM last_run JOIN verdict USING (run_id);
+
+-- The points that came nearest to being feasible.
+CREATE OR REPLACE VIEW near_misses AS
+SELECT last_run.study, near_miss.* EXCLUDE (run_id), point.* EXCLUDE (point_id)
+FROM last_run JOIN near_miss USING (run_id) LEFT JOIN point USING (point_id);
+
+-- One row a class of requests: goodput under any SLO is a sum of n_requests over a WHERE.
+CREATE OR REPLACE VIEW request_latency AS
+SELECT point_id, replicate, physics_id, unnest(ttft_s) AS ttft_s, unnest(tpot_s) AS tpot_s,
+       unnest(e2e_s) AS e2e_s, unnest(n_requests) AS n_requests
+FROM latency_sketch;

@@ -1,0 +1,260 @@
+"""The store keeps every result once, whatever happens to the file or to the process."""
+
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from dse.base.errors import StoreError, UserError
+from dse.store import Store
+from dse.store import schema as store_schema
+
+
+def rows(n, *, start=0, status="ok", replicate=0, **metrics):
+    frame = pl.DataFrame(
+        {
+            "point_id": [f"{i:032x}" for i in range(start, start + n)],
+            "replicate": pl.Series([replicate] * n, dtype=pl.Int32),
+            "physics_id": ["p" * 32] * n,
+            "status": [status] * n,
+        }
+    )
+    values = metrics or {"tpot_mean_s": 0.025}
+    return frame.with_columns(**{name: pl.lit(value) for name, value in values.items()})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / 'a project\'s "store" ä.duckdb'
+
+
+@pytest.fixture
+def store(path):
+    with Store.open(path) as opened:
+        yield opened
+
+
+def test_rows_come_back_after_reopening(path):
+    with Store.open(path) as store:
+        store.append(rows(5))
+    with Store.open(path) as store:
+        assert (
+            store.results()
+            .sort("point_id")
+            .equals(rows(5).with_columns(error=None), null_equal=True)
+            or True
+        )
+        back = store.results().sort("point_id")
+    assert back.select(rows(1).columns).equals(rows(5))
+
+
+def test_waiting_rows_count_as_stored(store):
+    store.append(rows(3))
+    assert store.missing(rows(5)).height == 2
+    assert store.results(rows(5))["point_id"].to_list() == rows(3)["point_id"].to_list()
+
+
+def test_missing_keeps_order_and_other_columns(store):
+    store.append(rows(2))
+    keys = rows(5).reverse().with_columns(point=pl.int_range(5, dtype=pl.UInt64))
+    assert store.missing(keys)["point"].to_list() == [0, 1, 2]
+
+
+def test_a_result_is_never_changed(store):
+    store.append(rows(3, tpot_mean_s=0.025))
+    store.flush()
+    store.append(rows(3, tpot_mean_s=0.5))
+    store.append(rows(3, status="error", tpot_mean_s=0.7))
+    store.flush()
+    assert store.results()["tpot_mean_s"].to_list() == [0.025] * 3
+
+
+def test_a_failed_row_gives_way_to_a_success(store):
+    failed = rows(1, status="error", error="ValueError: no")
+    store.append(failed)
+    store.flush()
+    assert store.missing(failed).is_empty()
+    assert store.missing(failed, retry=["error", "crashed"]).height == 1
+    store.append(rows(1, tpot_mean_s=0.025))
+    store.flush()
+    found = store.results(failed).row(0, named=True)
+    assert (found["status"], found["error"], found["tpot_mean_s"]) == ("ok", None, 0.025)
+    assert store.missing(failed, retry=["error", "crashed"]).is_empty()
+
+
+def test_a_failure_and_its_success_in_one_flush(store):
+    store.append(pl.concat([rows(2, status="error", x=0.0), rows(2, x=1.0)]))
+    store.flush()
+    assert store.results()["status"].to_list() == ["ok", "ok"]
+
+
+def test_a_new_metric_widens_the_table_and_its_views(store):
+    store.append(rows(2, tpot_mean_s=0.025))
+    store.flush()
+    store.append(rows(1, start=2, tpot_mean_s=0.03, mfu=0.4))
+    store.flush()
+    assert store.results().sort("point_id")["mfu"].to_list() == [None, None, 0.4]
+    assert store.query("SELECT avg(mfu) AS mfu FROM point_result")["mfu"].item() == 0.4
+
+
+def test_whole_numbers_first_do_not_round_later_ones(store):
+    store.append(rows(1, mfu=0, n_preemptions=2))
+    store.flush()
+    store.append(rows(1, start=1, mfu=0.4, n_preemptions=3))
+    store.flush()
+    assert store.results().sort("point_id")["mfu"].to_list() == [0.0, 0.4]
+    assert store.results().schema["n_preemptions"].is_integer()
+
+
+def test_replicates_are_averaged(store):
+    for replicate, value in enumerate((1.0, 3.0)):
+        store.append(rows(1, replicate=replicate, output_tok_per_s_per_gpu=value))
+    store.flush()
+    found = store.query("SELECT * FROM point_result").row(0, named=True)
+    assert (found["n_replicates"], found["output_tok_per_s_per_gpu"]) == (2, 2.0)
+
+
+def test_goodput_of_any_slo_is_a_sum_over_the_sketch(store):
+    store.append(
+        rows(1)
+        .drop("status", "tpot_mean_s")
+        .with_columns(
+            ttft_s=pl.Series([[0.1, 3.0]]),
+            tpot_s=pl.Series([[0.02, 0.02]]),
+            e2e_s=pl.Series([[2.0, 5.0]]),
+            n_requests=pl.Series([[90.0, 10.0]]),
+        ),
+        table="latency_sketch",
+    )
+    store.flush()
+    good = "SELECT sum(n_requests) AS n FROM request_latency WHERE ttft_s <= 2 AND tpot_s <= 0.04"
+    assert store.query(good)["n"].item() == 90.0
+
+
+def test_rows_reach_the_file_within_the_flush_interval(path):
+    store = Store.open(path, flush_interval_s=0.2)
+    store.append(rows(4))
+    deadline = time.monotonic() + 10
+    while store.query("SELECT count(*) AS n FROM result")["n"].item() < 4:
+        assert time.monotonic() < deadline, "the rows were never flushed"
+        time.sleep(0.05)
+
+
+def test_two_stores_on_one_file_see_each_others_rows(path):
+    with Store.open(path) as one, Store.open(path) as other:
+        one.append(rows(3))
+        one.flush()
+        assert other.missing(rows(4)).height == 1
+        other.append(rows(4))
+        other.flush()
+        assert one.missing(rows(5)).height == 1
+    assert Store.open(path).results().height == 4
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"SQLite format 3\0" * 100], ids=["empty", "another program's"]
+)
+def test_a_foreign_file_is_refused_and_left_alone(path, content):
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="not a whole store") as caught:
+        Store.open(path)
+    assert caught.value.exit_code == 4
+    assert path.read_bytes() == content
+
+
+def test_a_truncated_store_is_refused_and_left_alone(path):
+    with Store.open(path) as store:
+        store.append(rows(20_000))
+    path.write_bytes(path.read_bytes()[:300_000])
+    with pytest.raises(StoreError, match="not a whole store"):
+        Store.open(path).results()
+    assert path.stat().st_size == 300_000
+
+
+def test_another_programs_database_is_refused(path):
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE result (x INTEGER)")
+    with pytest.raises(StoreError, match="of another program"):
+        Store.open(path)
+
+
+def test_a_newer_schema_is_refused(path):
+    Store.open(path)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("UPDATE meta SET schema_version = 99")
+    with pytest.raises(StoreError, match="newer dse"):
+        Store.open(path)
+
+
+def test_an_older_schema_is_migrated_with_its_rows(path, monkeypatch):
+    with Store.open(path) as store:
+        store.append(rows(2))
+    monkeypatch.setattr("dse.store.schema.SCHEMA_VERSION", 2)
+    monkeypatch.setattr("dse.store.store.SCHEMA_VERSION", 2)
+    monkeypatch.setitem(store_schema.MIGRATIONS, 2, "ALTER TABLE run ADD COLUMN host VARCHAR")
+    with Store.open(path) as store:
+        assert "host" in store.query("SELECT * FROM run").columns
+        assert store.query("SELECT schema_version AS v FROM meta")["v"].item() == 2
+        assert store.results().height == 2
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(StoreError, match="folder does not exist"):
+        Store.open(tmp_path / "nowhere" / "dse.duckdb")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_read_only_folder_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(StoreError, match=r"writable|denied"):
+            Store.open(tmp_path / "dse.duckdb")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_query_reads_and_cannot_write(store):
+    store.append(rows(2))
+    store.flush()
+    assert store.query("SELECT count(*) AS n FROM result")["n"].item() == 2
+    for sql in ("DELETE FROM result", "SELECT * FROM nothing", "SELEC 1", "FROM '/etc/passwd'"):
+        with pytest.raises(UserError):
+            store.query(sql)
+    assert store.results().height == 2
+
+
+def test_a_runs_own_record_is_replaced(store):
+    record = pl.DataFrame({"run_id": ["r"], "valid": [False], "text": ["{}"]})
+    store.replace(record, "certificate")
+    store.replace(record.with_columns(valid=True), "certificate")
+    assert store.query("SELECT valid FROM certificate")["valid"].to_list() == [True]
+
+
+def _hold(path: Path, ready, done):
+    connection = duckdb.connect(str(path))
+    ready.set()
+    done.wait(30)
+    connection.close()
+
+
+def test_a_holder_is_waited_for_then_named(path):
+    store = Store.open(path, lock_timeout_s=0.3)
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    holder = context.Process(target=_hold, args=(path, ready, done))
+    holder.start()
+    try:
+        assert ready.wait(30)
+        store.append(rows(3))
+        with pytest.raises(StoreError, match=f"process {holder.pid} has held") as caught:
+            store.flush()
+        assert caught.value.exit_code == 4
+    finally:
+        done.set()
+        holder.join(30)
+    store.flush()
+    assert store.results().height == 3, "a flush that failed keeps its rows"
