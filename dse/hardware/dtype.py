@@ -15,10 +15,12 @@ class DType(StrEnum):
     FP16 = "fp16"
     FP8 = "fp8"
     FP8_BLOCK = "fp8_block"
+    MXFP8 = "mxfp8"
     INT8 = "int8"
     NVFP4 = "nvfp4"
     MXFP4 = "mxfp4"
     INT4 = "int4"
+    INT4_G32 = "int4_g32"
 
     @property
     def bytes_per_element(self) -> float:
@@ -36,18 +38,21 @@ class DType(StrEnum):
         return _BLOCK[self]
 
 
-# FP8 128x128 blocks carry one fp32 scale; NVFP4 one fp8 scale per 16; MXFP4 one e8m0 per 32;
-# INT4 group-128 a 16-bit scale and a 4-bit zero point per group (AWQ/GPTQ layouts).
+# FP8 128x128 blocks carry one fp32 scale; NVFP4 one fp8 scale per 16; MXFP8 and MXFP4 one e8m0 per
+# 32; INT4 group-128 a 16-bit scale and a 4-bit zero point per group (AWQ/GPTQ layouts); INT4
+# group-32 a 16-bit scale (compressed-tensors, symmetric).
 _BYTES = {
     DType.FP32: 4.0,
     DType.BF16: 2.0,
     DType.FP16: 2.0,
     DType.FP8: 1.0,
     DType.FP8_BLOCK: 1.0 + 4.0 / 16384.0,
+    DType.MXFP8: 1.0 + 1.0 / 32.0,
     DType.INT8: 1.0,
     DType.NVFP4: 0.5 + 1.0 / 16.0,
     DType.MXFP4: 0.5 + 1.0 / 32.0,
     DType.INT4: 0.5 + 2.5 / 128.0,
+    DType.INT4_G32: 0.5 + 2.0 / 32.0,
 }
 _COMPUTE = {
     DType.FP32: "fp32",
@@ -55,14 +60,18 @@ _COMPUTE = {
     DType.FP16: "bf16",
     DType.FP8: "fp8",
     DType.FP8_BLOCK: "fp8",
+    DType.MXFP8: "fp8",
     DType.INT8: "int8",
     DType.NVFP4: "fp4",
     DType.MXFP4: "fp4",
     DType.INT4: "bf16",
+    DType.INT4_G32: "bf16",
 }
 _BLOCK = dict.fromkeys(DType, 1) | {
     DType.FP8_BLOCK: 128,
+    DType.MXFP8: 32,
     DType.NVFP4: 16,
     DType.MXFP4: 32,
     DType.INT4: 128,
+    DType.INT4_G32: 32,
 }

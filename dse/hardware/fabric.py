@@ -1,7 +1,9 @@
 """How GPUs are joined: a scale-up domain and a scale-out network."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
+from dse.base.keys import Key
 from dse.base.units import BytesPerSecond, Count, Fraction, Seconds
 
 
@@ -17,12 +19,12 @@ class Link:
     expert dispatch or combine.
     """
 
-    n_gpus: Count
-    bytes_per_s: BytesPerSecond
+    n_gpus: Annotated[Count, Key("gpus")]
+    bytes_per_s: Annotated[BytesPerSecond, Key("bandwidth")]
     latency_s: Seconds
     latency_floor_s: Seconds
     peer_fraction: Fraction = 1.0
-    all_reduce_bytes_per_s: BytesPerSecond | None = None
+    all_reduce_bytes_per_s: Annotated[BytesPerSecond | None, Key("all_reduce_bandwidth")] = None
     exchange_latency_s: Seconds | None = None
 
 
@@ -32,11 +34,11 @@ class Fabric:
     that joins such domains (`scale_out.n_gpus` is the largest cluster it serves).
     """
 
-    name: str
+    name: str = field(compare=False)
     kind: str
     scale_up: Link
     scale_out: Link
-    source: str
+    source: str = field(compare=False)
 
     def crosses(self, n_ranks: int) -> bool:
         """Whether a group of `n_ranks` neighbouring ranks leaves the scale-up domain."""

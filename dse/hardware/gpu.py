@@ -1,8 +1,10 @@
 """One accelerator as its data sheet gives it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
+from dse.base.keys import Key
 from dse.base.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Hertz, OpPerSecond, Watts
 from dse.hardware.dtype import DType
 
@@ -16,23 +18,23 @@ class GPU:
     part usually stands in.
     """
 
-    name: str
+    name: str = field(compare=False)
     vendor: str
     architecture: str
     hbm_bytes: Bytes
     hbm_datasheet_bytes: Bytes
-    hbm_bytes_per_s: BytesPerSecond
+    hbm_bytes_per_s: Annotated[BytesPerSecond, Key("hbm_bandwidth")]
     peak_flop_per_s: Mapping[str, FlopPerSecond]
     sfu_op_per_s: OpPerSecond
     l2_bytes: Bytes
     sm_count: Count
-    boost_hz: Hertz
+    boost_hz: Annotated[Hertz, Key("boost")]
     tdp_watts: Watts
     idle_watts: Watts
     fabric: str
-    source: str
-    tags: tuple[str, ...] = ()
-    conflicts: str = ""
+    source: str = field(compare=False)
+    tags: tuple[str, ...] = field(default=(), compare=False)
+    conflicts: str = field(default="", compare=False)
 
     def peak(self, dtype: DType) -> float:
         """Dense peak in FLOP/s of arithmetic on `dtype`; KeyError if the GPU lacks the format."""

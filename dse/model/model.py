@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from dse.base.keys import Key
 from dse.base.units import Bytes, Count, Tokens
 from dse.hardware.dtype import DType
 from dse.model.attention import ATTENTIONS, Attention
@@ -47,7 +48,7 @@ class Multimodal:
     """Encoders beside the language model: `parameters` counted whole on each rank in 16 bits."""
 
     parameters: float
-    note: str = ""
+    note: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,24 +58,24 @@ class Model:
     files and win over the arithmetic. `published_parameters` is what its authors state.
     """
 
-    name: str
+    name: str = field(compare=False)
     d_model: Count
     vocab_size: Count
     layers: tuple[LayerGroup, ...]
     tied_embeddings: bool
     max_context_tokens: Tokens
-    source: str
+    source: str = field(compare=False)
     checkpoint: DType = DType.BF16
     quantised: tuple[str, ...] = QUANTISED_CLASSES
     exceptions: Mapping[str, DType] = field(default_factory=dict)
-    checkpoint_bytes: Bytes | None = None
-    published_parameters: float | None = None
+    checkpoint_bytes: Annotated[Bytes | None, Key("checkpoint_size")] = None
+    published_parameters: float | None = field(default=None, compare=False)
     extra_parameters: float = 0.0
     speculative: Speculative | None = None
     multimodal: Multimodal | None = None
     learned_positions: int = 0
-    tags: tuple[str, ...] = ()
-    notes: str = ""
+    tags: tuple[str, ...] = field(default=(), compare=False)
+    notes: str = field(default="", compare=False)
 
     @property
     def n_layers(self) -> int:

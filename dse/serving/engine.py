@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from dse.base.keys import Key
 from dse.base.units import Bytes, Count, Fraction, Seconds, Tokens
 from dse.serving.schedulers import DEFAULT_SCHEDULER, SCHEDULERS, Scheduler
 
@@ -78,21 +79,21 @@ class Engine:
     tokens), TEP always uses all-reduce. `kernels` maps an op family to an implementation name.
     """
 
-    name: str
-    version: str
+    name: str = field(compare=False)
+    version: str = field(compare=False)
     memory: EngineMemory
     host: EngineHost
     rules: EngineRules
-    source: str
-    max_num_batched_tokens: Tokens
+    source: str = field(compare=False)
+    max_num_batched_tokens: Annotated[Tokens, Key("max_num_batched_tokens")]
     max_num_seqs: Count
-    block_tokens: Tokens
+    block_tokens: Annotated[Tokens, Key("block_tokens")]
     hbm_fraction: Fraction
     exchange: Literal["deepep", "all_gather"] = "all_gather"
     prefix_caching: bool = True
     scheduler: Annotated[Scheduler, SCHEDULERS] = DEFAULT_SCHEDULER
     kernels: Mapping[str, str] = field(default_factory=dict)
-    notes: str = ""
+    notes: str = field(default="", compare=False)
 
     @property
     def label(self) -> str:
