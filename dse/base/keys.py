@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import get_args, get_type_hints
 
 from dse.base.errors import DseError
-from dse.base.units import unit_of
+from dse.base.units import Unit, unit_of
 
-__all__ = ["Key", "yaml_keys"]
+__all__ = ["Key", "units_in_keys", "yaml_keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,21 @@ def yaml_keys(record: type) -> Mapping[str, str]:
             )
         taken[key] = name
     return MappingProxyType(keys)
+
+
+@cache
+def units_in_keys(record: type) -> Mapping[str, Unit]:
+    """Return, by field name, the unit that a field's YAML key itself ends in.
+
+    `req_per_s: 200` says its unit, so such a key takes a bare number as well as a quantity.
+    """
+    hints = get_type_hints(record, include_extras=True)
+    return {
+        name: unit
+        for name, key in yaml_keys(record).items()
+        for unit in map(unit_of, _parts(hints[name]))
+        if isinstance(unit, Unit) and f"_{key}".endswith(f"_{unit.suffix}")
+    }
 
 
 def _key(name: str, annotation: object) -> str:

@@ -17,8 +17,9 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 
 from dse.base.errors import SourceError
 from dse.base.faults import Owners, faults_of
-from dse.base.keys import yaml_keys
+from dse.base.keys import units_in_keys, yaml_keys
 from dse.base.tree import Marked, TreePath, load_tree, parse_tree, resolve_includes
+from dse.base.units import Unit
 
 __all__ = ["build", "read", "read_text", "schema"]
 
@@ -113,17 +114,32 @@ def _tightened(node: Any) -> Any:
 
 def _keyed(node: dict[str, Any]) -> Any:
     """Let a dataclass answer to its YAML keys and note them for the did-you-mean of a fault."""
-    keys = yaml_keys(node["cls"])
+    keys, units = yaml_keys(node["cls"]), units_in_keys(node["cls"])
     arguments = node["schema"]
     while arguments["type"] != "dataclass-args":
         arguments = arguments["schema"]
     arguments["extra_behavior"] = "forbid"
     for field in arguments["fields"]:
-        if field["name"] in keys:
-            field["validation_alias"] = keys[field["name"]]
+        name = field["name"]
+        if name in keys:
+            field["validation_alias"] = keys[name]
+        if name in units:
+            holder = field["schema"] if field["schema"]["type"] == "default" else field
+            holder["schema"] = core_schema.no_info_before_validator_function(
+                partial(_with_unit, units[name]), holder["schema"]
+            )
     ref = node.pop("ref", None)
     note = partial(_note_owner, frozenset(keys.values()))
     return core_schema.with_info_before_validator_function(note, cast("CoreSchema", node), ref=ref)
+
+
+def _with_unit(unit: Unit, value: object) -> object:
+    """Add the unit that the key names to each bare number."""
+    if isinstance(value, list):
+        return [_with_unit(unit, item) for item in value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value!r} {unit.symbol}"
+    return value
 
 
 def _note_owner(

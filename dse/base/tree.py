@@ -30,6 +30,8 @@ __all__ = [
 
 TreePath = tuple[object, ...]
 _TAG = "tag:yaml.org,2002:"
+_MAX_DIGITS = 400  # more than the largest float has
+_MAX_VALUES = 500_000  # a few nested aliases can unfold to more than any memory holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,8 @@ def parse_tree(text: str, name: str) -> Marked:
         line, column = (at.line + 1, at.column + 1) if at else (1, 1)
         raise SourceError([Fault(name, line, column, "", _syntax(error))]) from error
     except yaml.YAMLError as error:
-        raise SourceError([Fault(name, 1, 1, "", f"is not YAML: {error}")]) from error
+        message = " ".join(str(error).split("\n")[0].split())
+        raise SourceError([Fault(name, 1, 1, "", f"is not YAML: {message}")]) from error
     finally:
         loader.dispose()
 
@@ -230,6 +233,8 @@ class _Builder:
     def build(self, node: yaml.Node, path: TreePath) -> Any:
         """Return the data of `node`, which stands at `path`."""
         self.values[path] = self._mark(node)
+        if len(self.values) > _MAX_VALUES:
+            raise yaml.YAMLError(f"its aliases unfold to more than {_MAX_VALUES:,} values")
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         if id(node) in self.open:
@@ -262,6 +267,9 @@ class _Builder:
     def _scalar(self, node: yaml.ScalarNode, path: TreePath) -> object:
         text, kind = node.value, node.tag.removeprefix(_TAG)
         if kind == "int":
+            if len(text) > _MAX_DIGITS:
+                self._fault(node, path, f"a number of {len(text)} digits")
+                return 0
             return int(text)
         if kind == "float":
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))

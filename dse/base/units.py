@@ -150,7 +150,7 @@ UNITS = {
         Unit("s", "a duration", "s", "25 ms", "nµm"),
         Unit("W", "a power", "watts", "700 W", "mkMG"),
         Unit("J", "an energy", "joules", "3.5 kJ", "mkMG"),
-        Unit("Hz", "a frequency", "hertz", "1.98 GHz", "kMG"),
+        Unit("Hz", "a frequency", "hz", "1.98 GHz", "kMG"),
         Unit("USD", "an amount of money", "usd", "42000 USD"),
         Unit("USD/h", "a price per hour", "usd_per_hour", "2.10 USD/h"),
         Unit("USD/kWh", "an energy price", "usd_per_kwh", "0.09 USD/kWh"),

@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 
 from dse.base.errors import DseError
-from dse.base.keys import Key, yaml_keys
+from dse.base.keys import Key, units_in_keys, yaml_keys
 from dse.base.units import (
     Bytes,
     BytesPerSecond,
@@ -44,6 +44,12 @@ def test_a_key_is_the_name_without_the_unit_that_the_field_carries() -> None:
         "delays_s": "delays",
         "max_tokens": "max_tokens",
         "elapsed_s": "elapsed_s",
+    }
+
+
+def test_a_key_may_name_its_unit_itself() -> None:
+    assert {name: unit.symbol for name, unit in units_in_keys(Record).items()} == {
+        "req_per_s": "req/s"
     }
 
 

@@ -14,7 +14,16 @@ from dse.base.family import Family
 from dse.base.keys import Key
 from dse.base.source import build, read, read_text, schema
 from dse.base.tree import parse_tree
-from dse.base.units import Bytes, BytesPerSecond, FlopPerSecond, Fraction, Seconds, Tokens
+from dse.base.units import (
+    Bytes,
+    BytesPerSecond,
+    FlopPerSecond,
+    Fraction,
+    ReqPerSecond,
+    Seconds,
+    Tokens,
+    UsdPerHour,
+)
 
 
 class DType(Enum):
@@ -88,6 +97,24 @@ def test_a_record_holds_si() -> None:
         ratio=2.0,
     )
     assert type(gpu.ratio) is float
+
+
+def test_a_key_that_names_its_unit_takes_a_bare_number() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Load:
+        req_per_s: tuple[ReqPerSecond, ...] = ()
+        usd_per_hour: UsdPerHour = 0.0
+        bytes_per_s: Annotated[BytesPerSecond | None, Key("bandwidth")] = None
+
+    load = read_text("{req_per_s: [200, 480 req/min], usd_per_hour: 2.5}", Load)
+    assert load == Load(req_per_s=(200.0, 8.0), usd_per_hour=2.5)
+    assert read_text("{}", Load) == Load()
+    assert read_text("usd_per_hour: 2.10 USD/h", Load).usd_per_hour == 2.1
+    assert faults("{req_per_s: [true], usd_per_hour: -1, bandwidth: 3}", Load) == [
+        "1:14: req_per_s.0: True is no quantity; a request rate needs a unit, as in '8 req/s'",
+        "1:35: usd_per_hour: '-1 USD/h': a price per hour is never negative",
+        "1:50: bandwidth: 3 is a bare number; a bandwidth needs a unit, as in '4.8 TB/s'",
+    ]
 
 
 def test_a_part_is_read_by_its_kind_or_its_bare_name() -> None:

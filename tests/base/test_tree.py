@@ -82,6 +82,19 @@ def test_aliases_are_followed_but_not_round_a_circle() -> None:
     assert str(fault) == "t:1:4: a.0: an alias that contains itself"
 
 
+def test_a_file_that_would_not_fit_in_memory_is_a_fault() -> None:
+    text = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+    for level in range(1, 9):
+        text += f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n"
+    with pytest.raises(SourceError, match="aliases unfold to more than 500,000 values"):
+        parse_tree(text, "t")
+
+
+def test_a_number_too_long_for_any_float_is_a_fault() -> None:
+    (fault,) = parse_tree("a: " + "9" * 5000, "t").faults
+    assert str(fault) == "t:1:4: a: a number of 5000 digits"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -90,6 +103,7 @@ def test_aliases_are_followed_but_not_round_a_circle() -> None:
         ("a: 1\n\tb: 2", "t:2:1: is not YAML.*tab"),
         ("a: 1\n--- \nb: 2", "t:2:1: .*document"),
         ("a: \x00", "t:1:1: is not YAML"),
+        ("[" * 3000, "t:1:1001: is not YAML.*nesting depth"),
     ],
 )
 def test_what_is_no_yaml_is_a_fault_with_its_place(text: str, says: str) -> None:
