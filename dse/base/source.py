@@ -18,7 +18,8 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 from dse.base.errors import SourceError
 from dse.base.faults import Owners, faults_of
 from dse.base.keys import units_in_keys, yaml_keys
-from dse.base.tree import Marked, TreePath, load_tree, parse_tree, resolve_includes
+from dse.base.parse import load_tree, parse_tree, resolve_includes
+from dse.base.tree import Marked, TreePath
 from dse.base.units import Unit
 
 __all__ = ["build", "read", "read_text", "schema"]

@@ -12,8 +12,8 @@ from pydantic import AfterValidator, ValidationInfo
 from dse.base.errors import CatalogError, SourceError
 from dse.base.family import Family
 from dse.base.keys import Key
+from dse.base.parse import parse_tree
 from dse.base.source import build, read, read_text, schema
-from dse.base.tree import parse_tree
 from dse.base.units import (
     Bytes,
     BytesPerSecond,
