@@ -1,0 +1,13 @@
+"""What is better: objectives, and the rows that no other row beats in all of them."""
+
+from dse.pareto.front import front, hypervolume, non_dominated, reference_point
+from dse.pareto.objectives import OBJECTIVES, Objective
+
+__all__ = [
+    "OBJECTIVES",
+    "Objective",
+    "front",
+    "hypervolume",
+    "non_dominated",
+    "reference_point",
+]

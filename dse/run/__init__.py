@@ -1,0 +1,1 @@
+"""How work is spread: identities, chunks, pools of workers, progress."""

@@ -1,0 +1,73 @@
+"""Who a point is: a digest of everything that `simulate` reads of it, and of nothing else.
+
+Not in it: names, sources and notes of catalog records, SLO, price, objectives, screens. So a price
+that changed simulates nothing, and a GPU file that was corrected makes stale only what used it.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from dse.base.digest import canonical, digest
+from dse.serving.deployment import Deployment
+
+# Fields that tell people something and the simulator nothing, in whatever record they stand.
+# Fields declared with `compare=False` are left out as well.
+UNREAD = frozenset(
+    {
+        "conflicts",
+        "hbm_datasheet_bytes",
+        "name",
+        "note",
+        "notes",
+        "published_parameters",
+        "source",
+        "tags",
+        "vendor",
+        "version",
+    }
+)
+SIZE_BYTES = 16
+
+
+def point_id(deployment: Deployment, workload: object, load: object = None) -> str:
+    """32 hexadecimal digits: blake2b-128 of the deployment's, the workload's and the load's facts.
+
+    `workload` is the record that `simulate` takes, with its stopping rule; `load` is what is
+    offered, where the workload does not already say so (plain data in SI).
+    """
+    return digest([deployment_id(deployment), digest(facts(workload)), facts(load)], SIZE_BYTES)
+
+
+def deployment_id(deployment: Deployment) -> str:
+    """32 hexadecimal digits of all that the simulator reads of a deployment."""
+    return digest(facts(deployment), SIZE_BYTES)
+
+
+def deployment_facts(deployment: Deployment) -> str:
+    """The canonical text behind `deployment_id`: JSON, sorted, SI."""
+    return canonical(facts(deployment))
+
+
+def physics_id(sim_version: int, coefficients: Sequence[str] = ()) -> str:
+    """32 hexadecimal digits of the simulator's version and of what priced a point (digests)."""
+    return digest({"sim_version": sim_version, "coefficients": list(coefficients)}, SIZE_BYTES)
+
+
+def facts(value: object) -> object:
+    """Return `value` as plain data: records as mappings of the fields that the simulator reads.
+
+    A part of a family keeps its `kind`, which says what class it is; class names do not count.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: facts(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.compare and field.name not in UNREAD
+        }
+    if isinstance(value, Mapping):
+        return {key: facts(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [facts(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return frozenset(map(canonical, map(facts, value)))
+    return value
