@@ -1,0 +1,140 @@
+"""Reads fitted kernel coefficients: one JSON file a GPU, heads decoded on first use.
+
+A file holds provenance and *slices*: one implementation of one family in one number format. The
+network of a slice is base64 of little-endian float32, layer after layer; there is no pickle.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.base.digest import digest
+from dse.cost.kernels._head import Head
+from dse.hardware.gpu import GPU
+
+FOLDER = "kernels"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSlice:
+    """Coefficients of one implementation with what they were fitted on.
+
+    `compute` is the format of its arithmetic, `d_heads` the head sizes it was measured on (empty
+    where there are none), `n_rows` the rows of the fit, `low` and `high` the factors of its 80%
+    residual interval on held-out shapes.
+    """
+
+    family: str
+    variant: str
+    engine: str
+    version: str
+    implementation: str
+    compute: str
+    d_heads: tuple[int, ...]
+    n_rows: int
+    low: float
+    high: float
+    sizes: tuple[int, ...]
+    weights: str
+
+    @cached_property
+    def head(self) -> Head:
+        """The decoded head."""
+        flat = np.frombuffer(b64decode(self.weights), dtype="<f4")
+        layers, start = [], 0
+        for rows, columns in zip(self.sizes[:-1], self.sizes[1:], strict=True):
+            layers.append(flat[start : start + rows * columns].reshape(rows, columns))
+            start += rows * columns
+            layers.append(flat[start : start + columns])
+            start += columns
+        return Head(layers=tuple(layers))
+
+    @classmethod
+    def encode(cls, head: Head, **facts: Any) -> "KernelSlice":
+        """A slice that holds `head` and the other fields given."""
+        flat = np.concatenate([layer.ravel() for layer in head.layers]).astype("<f4")
+        sizes = (head.layers[0].shape[0], *(bias.shape[0] for bias in head.layers[1::2]))
+        return cls(sizes=sizes, weights=b64encode(flat.tobytes()).decode(), **facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTable:
+    """All slices of one GPU. `digest` identifies the coefficients, `provenance` tells their origin;
+    `gpu_facts` are what similarity to another GPU is judged by.
+    """
+
+    gpu: str
+    architecture: str
+    gpu_facts: Mapping[str, float]
+    provenance: Mapping[str, str]
+    slices: tuple[KernelSlice, ...]
+    digest: str
+
+    def find(self, family: str, variant: str) -> tuple[KernelSlice, ...]:
+        """Slices of a family in one number format."""
+        return tuple(s for s in self.slices if s.family == family and s.variant == variant)
+
+
+def facts(gpu: GPU) -> dict[str, float]:
+    """What likeness of GPUs is judged by: ridge point (FLOP/B) and bandwidth per SM (B/s)."""
+    return {
+        "ridge_flop_per_byte": gpu.peak_flop_per_s["bf16"] / gpu.hbm_bytes_per_s,
+        "bytes_per_s_per_sm": gpu.hbm_bytes_per_s / gpu.sm_count,
+    }
+
+
+def folder() -> Path:
+    """Where the shipped coefficients lie."""
+    return Path(str(files("dse"))) / "catalog" / "coefficients" / FOLDER
+
+
+@cache
+def gpus() -> tuple[str, ...]:
+    """Names of the GPUs with coefficients of their own."""
+    return tuple(sorted(path.stem for path in folder().glob("*.json")))
+
+
+@cache
+def load(gpu: str) -> KernelTable:
+    """The coefficients of one GPU of `gpus()`."""
+    return read(folder() / f"{gpu}.json")
+
+
+def read(path: Path) -> KernelTable:
+    """A coefficient file."""
+    text = path.read_bytes()
+    data = json.loads(text)
+    return KernelTable(
+        gpu=data["gpu"],
+        architecture=data["architecture"],
+        gpu_facts=data["gpu_facts"],
+        provenance=data["provenance"],
+        slices=tuple(_slice(each) for each in data["slices"]),
+        digest=digest(text.decode()),
+    )
+
+
+def write(path: Path, table: KernelTable) -> None:
+    """Write `table`, one slice a line, so that a refit changes only the lines it changed."""
+    names = ("gpu", "architecture", "gpu_facts", "provenance")
+    head = {name: getattr(table, name) for name in names}
+    lines = ",\n  ".join(json.dumps(_fields(each)) for each in table.slices)
+    body = json.dumps(head, indent=1)[:-2]
+    path.write_text(f'{body},\n "slices": [\n  {lines}\n ]\n}}\n')
+
+
+def _slice(data: Mapping[str, Any]) -> KernelSlice:
+    listed = {key: tuple(data[key]) for key in ("d_heads", "sizes")}
+    return KernelSlice(**{**data, **listed})
+
+
+def _fields(each: KernelSlice) -> dict[str, Any]:
+    names: Sequence[str] = tuple(KernelSlice.__dataclass_fields__)
+    return {name: getattr(each, name) for name in names}

@@ -1,0 +1,122 @@
+"""Which coefficients price an op on a GPU: its own, those of kindred GPUs, or physical constants.
+
+*Target* tier: the GPU has a table of its own. *Cross* tier: it has none (or is told to forget it);
+its limits and features go through the heads of the reference GPUs nearest in architecture, and the
+result is shrunk towards constants that hold on every GPU measured so far. Shrinking matters: heads
+that fit a generation perfectly mispredict the next, where fixed efficiencies err by a few percent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.cost.kernels import _coefficients
+from dse.cost.kernels._coefficients import KernelSlice, KernelTable
+from dse.cost.kernels._head import Head
+from dse.hardware.gpu import GPU
+
+ENGINES = ("vllm", "sglang", "trtllm")
+
+# Efficiencies and launch times that hold across GPUs, by family: medians over the measured parts,
+# rounded; attention decode as measured above 20 µs (6 µs, 0.75 of the FLOP/s, 0.9 of the bytes/s).
+PRIORS = {
+    "gemm": Head.constant(compute=0.75, memory=0.85, launch_s=4e-6),
+    "moe": Head.constant(compute=0.55, memory=0.75, launch_s=15e-6),
+    "prefill_attention": Head.constant(compute=0.62, memory=0.80, launch_s=8e-6),
+    "decode_attention": Head.constant(compute=0.75, memory=0.90, launch_s=6e-6),
+    "mla_decode": Head.constant(compute=0.65, memory=0.80, launch_s=8e-6),
+    "mla_prefill": Head.constant(compute=0.60, memory=0.80, launch_s=10e-6),
+    "indexer": Head.constant(compute=0.40, memory=0.70, launch_s=8e-6),
+    "linear_attention": Head.constant(compute=0.20, memory=0.70, launch_s=12e-6),
+    "elementwise": Head.constant(compute=0.50, memory=0.85, launch_s=2e-6),
+}
+# Factors of an 80% interval where nothing near was measured.
+PRIOR_INTERVAL = (0.70, 1.45)
+
+# Where a number format was never measured, the next one in kind; its bytes and FLOP stay the op's.
+SUBSTITUTES = {
+    "fp8": ("fp8_block", "bf16"),
+    "fp8_block": ("fp8", "bf16"),
+    "int8": ("fp8", "fp8_block", "bf16"),
+    "nvfp4": ("mxfp4_fp8", "fp8_block", "fp8", "bf16"),
+    "mxfp4": ("nvfp4", "mxfp4_fp8", "fp8_block", "bf16"),
+    "mxfp4_fp8": ("nvfp4", "fp8_block", "fp8", "bf16"),
+    "int4_fp8": ("int4_wo", "fp8_block", "bf16"),
+    "int4_wo": ("mxfp4_wo", "int8_wo", "bf16"),
+    "mxfp4_wo": ("int4_wo", "int8_wo", "bf16"),
+    "nvfp4_wo": ("mxfp4_wo", "int4_wo", "int8_wo", "bf16"),
+    "int8_wo": ("int4_wo", "mxfp4_wo", "bf16"),
+    "fp8_wo": ("int8_wo", "int4_wo", "mxfp4_wo", "bf16"),
+    "fp8_block_wo": ("int8_wo", "int4_wo", "mxfp4_wo", "bf16"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    """Heads whose weighted geometric mean is the price: each with the format of its arithmetic
+    (None: the op's own) and its weight (they sum to one); `low` and `high` bound 80%.
+    """
+
+    parts: tuple[tuple[Head, str | None, float], ...]
+    low: float
+    high: float
+
+
+def choose(
+    table: KernelTable, family: str, variant: str, engine: str | None, d_head: float
+) -> KernelSlice | None:
+    """The slice of `table` that `engine` would run, or the nearest in kind; None if there is none.
+
+    Order: number format, engine (or implementation) asked for, head size measured, rows measured.
+    """
+    for name in (variant, *SUBSTITUTES.get(variant, ("bf16",))):
+        found = table.find(family, name)
+        if found:
+            return max(found, key=lambda each: _preference(each, engine, d_head))
+    return None
+
+
+def _preference(
+    each: KernelSlice, engine: str | None, d_head: float
+) -> tuple[bool, bool, int, int]:
+    asked = engine in (each.engine, each.implementation)
+    fits = not each.d_heads or d_head in each.d_heads
+    rank = -ENGINES.index(each.engine) if engine not in ENGINES and each.engine in ENGINES else 0
+    return asked, fits, rank, each.n_rows
+
+
+def target(gpu: GPU) -> KernelTable | None:
+    """The table of `gpu` itself; None where there is none."""
+    return _coefficients.load(gpu.name) if gpu.name in _coefficients.gpus() else None
+
+
+def references(
+    gpu: GPU, without: Sequence[str] = (), most: int = 3
+) -> tuple[tuple[KernelTable, float], ...]:
+    """Tables of the `most` nearest other GPUs, each with its distance; `without` those named."""
+    names = [n for n in _coefficients.gpus() if n != gpu.name and n not in without]
+    tables = [_coefficients.load(name) for name in names]
+    ranked = sorted(((table, distance(gpu, table)) for table in tables), key=lambda pair: pair[1])
+    return tuple(ranked[:most])
+
+
+def distance(gpu: GPU, table: KernelTable) -> float:
+    """How unlike a reference GPU is: the ridge point and bandwidth per SM in octaves, plus 2 for
+    another architecture (half of that for a variant of the same: blackwell, blackwell-ultra).
+    """
+    there = table.gpu_facts
+    ridge = np.log2(
+        gpu.peak_flop_per_s["bf16"] / gpu.hbm_bytes_per_s / there["ridge_flop_per_byte"]
+    )
+    per_sm = np.log2(gpu.hbm_bytes_per_s / gpu.sm_count / there["bytes_per_s_per_sm"])
+    here, other = gpu.architecture, table.architecture
+    kin = here.split("-")[0] == other.split("-")[0]
+    step = 0.0 if here == other else 1.0 if kin else 2.0
+    return float(abs(ridge) + abs(per_sm) + step)
+
+
+def geometric(seconds: Sequence[object], weights: Sequence[float]) -> object:
+    """Weighted geometric mean of arrays of positive seconds."""
+    logs = sum(w * np.log(s) for s, w in zip(seconds, weights, strict=True))  # type: ignore[call-overload]
+    return np.exp(logs)

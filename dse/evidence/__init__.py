@@ -1,0 +1,1 @@
+"""Measurements: readers, calibration, validation and triage."""

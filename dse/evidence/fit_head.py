@@ -1,0 +1,159 @@
+"""Fits a `Head` to measured kernels: Adam on the Huber loss of log(predicted ÷ measured).
+
+Only numpy: the network is small enough that its gradient fits on a screen. The loss is robust, so
+single outliers of a sweep do not bend the curve. Inputs are standardised while fitting and the
+standardisation is folded into the first layer; a feature that never varied gets weight zero, so it
+cannot extrapolate.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dse.cost.kernels._head import LAUNCH_UNIT_S, MAX_OUTPUT, NORM, Head
+
+Array = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """Measured kernels of one slice: `needs` (rows × 3) are flop, HBM and soft seconds at peak,
+    `features` rows × features, `seconds` what was measured, `group` the shape group of each row and
+    `weight` its weight in a fit.
+    """
+
+    needs: Array
+    features: Array
+    seconds: Array
+    group: npt.NDArray[np.int64]
+
+    def take(self, index: Any) -> "Samples":
+        """The rows of `index` (mask or positions)."""
+        return Samples(
+            needs=self.needs[index],
+            features=self.features[index],
+            seconds=self.seconds[index],
+            group=self.group[index],
+        )
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def roofline_s(self) -> Array:
+        """Roofline seconds of each row."""
+        limit: Array = np.maximum(self.needs[:, 0], self.needs[:, 1])
+        return limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitSettings:
+    """How a head is fitted; the defaults are what the shipped coefficients use."""
+
+    hidden: tuple[int, int] = (32, 32)
+    steps: int = 6000
+    batch_rows: int = 512
+    learning_rate: float = 6e-3
+    huber: float = 0.04
+    seed: int = 0
+    start: tuple[float, float, float, float] = (0.8, 0.8, 0.8, 1.2)
+
+
+def fit(samples: Samples, settings: FitSettings = FitSettings()) -> Head:
+    """A head fitted to `samples`; deterministic for a seed."""
+    rng = np.random.default_rng(settings.seed)
+    mean, scale = _standard(samples.features)
+    inputs = ((samples.features - mean) * scale).astype(np.float32)
+    needs = (samples.needs / LAUNCH_UNIT_S).astype(np.float32)
+    target = np.log(samples.seconds / LAUNCH_UNIT_S).astype(np.float32)
+    layers = _start(inputs.shape[1], settings, rng)
+    optimiser = _Adam(layers, settings)
+    order = rng.permutation(len(target))
+    position = 0
+    for _ in range(settings.steps):
+        if position + settings.batch_rows > len(order):
+            order, position = rng.permutation(len(target)), 0
+        rows = order[position : position + settings.batch_rows]
+        position += settings.batch_rows
+        optimiser.step(_gradient(layers, inputs[rows], needs[rows], target[rows], settings.huber))
+    first = layers[0] * scale[:, None]
+    folded = [first, layers[1] - mean @ first, *layers[2:]]
+    return Head(layers=tuple(np.asarray(layer, dtype=np.float32) for layer in folded))
+
+
+def predict(head: Head, samples: Samples) -> Array:
+    """Seconds that `head` gives the rows of `samples`."""
+    return mix(samples.needs, head.outputs(samples.features.astype(np.float32)).astype(float))
+
+
+def mix(needs: Array, outputs: Array) -> Array:
+    """`dse.cost.kernels._head.combine` on matrices."""
+    slow = needs * (1.0 + np.exp(-outputs[:, :3]))
+    seconds: Array = LAUNCH_UNIT_S * np.exp(outputs[:, 3]) + np.linalg.norm(slow, NORM, axis=1)
+    return seconds
+
+
+def _standard(features: Array) -> tuple[Array, Array]:
+    mean = features.mean(axis=0)
+    spread = features.std(axis=0)
+    varies = spread > 1e-4 * (1.0 + np.abs(mean))
+    return mean, np.where(varies, 1.0 / np.maximum(spread, 1e-9), 0.0)
+
+
+def _start(n_inputs: int, settings: FitSettings, rng: np.random.Generator) -> list[Array]:
+    sizes = (n_inputs, *settings.hidden, 4)
+    layers: list[Array] = []
+    for index, (rows, columns) in enumerate(pairwise(sizes)):
+        gain = 0.1 if index == len(sizes) - 2 else 1.0
+        layers.append((rng.normal(size=(rows, columns)) * gain / np.sqrt(rows)).astype(np.float32))
+        layers.append(np.zeros(columns, dtype=np.float32))
+    layers[-1] = np.asarray(settings.start, dtype=np.float32)
+    return layers
+
+
+def _gradient(
+    layers: list[Array], inputs: Array, needs: Array, target: Array, huber: float
+) -> list[Array]:
+    """Gradient of the mean Huber loss in log time with respect to every layer."""
+    w1, b1, w2, b2, w3, b3 = layers
+    h1 = np.tanh(inputs @ w1 + b1)
+    h2 = np.tanh(h1 @ w2 + b2)
+    out = np.clip(h2 @ w3 + b3, -MAX_OUTPUT, MAX_OUTPUT)
+    inverse = np.exp(-out[:, :3])
+    slow = needs * (1.0 + inverse)
+    launch = np.exp(out[:, 3])
+    norm = np.maximum((slow**NORM).sum(axis=1) ** (1.0 / NORM), 1e-9)
+    total = launch + norm
+    pull = np.clip((np.log(total) - target) / huber, -1.0, 1.0) / (len(target) * total)
+    d_out = np.empty_like(out)
+    d_out[:, :3] = -(pull[:, None] * (slow / norm[:, None]) ** (NORM - 1)) * needs * inverse
+    d_out[:, 3] = pull * launch
+    d2 = (d_out @ w3.T) * (1.0 - h2 * h2)
+    d1 = (d2 @ w2.T) * (1.0 - h1 * h1)
+    return [inputs.T @ d1, d1.sum(0), h1.T @ d2, d2.sum(0), h2.T @ d_out, d_out.sum(0)]
+
+
+class _Adam:
+    """Adam (arXiv:1412.6980) with a cosine schedule, updating `layers` in place."""
+
+    def __init__(self, layers: list[Array], settings: FitSettings) -> None:
+        self._layers = layers
+        self._settings = settings
+        self._mean = [np.zeros_like(layer) for layer in layers]
+        self._square = [np.zeros_like(layer) for layer in layers]
+        self._step = 0
+
+    def step(self, gradients: list[Array]) -> None:
+        """Apply one update."""
+        self._step += 1
+        progress = self._step / self._settings.steps
+        rate = self._settings.learning_rate * 0.5 * (1.0 + np.cos(np.pi * progress)) + 1e-6
+        for i, gradient in enumerate(gradients):
+            self._mean[i] = 0.9 * self._mean[i] + 0.1 * gradient
+            self._square[i] = 0.99 * self._square[i] + 0.01 * gradient * gradient
+            mean = self._mean[i] / (1.0 - 0.9**self._step)
+            square = self._square[i] / (1.0 - 0.99**self._step)
+            self._layers[i] -= (rate * mean / (np.sqrt(square) + 1e-8)).astype(np.float32)
