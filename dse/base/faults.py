@@ -73,7 +73,10 @@ def _found(detail: ErrorDetails, tree: Marked, base: TreePath, owners: Owners) -
     kind = detail["type"]
     path, parent = base, tree.at(base)
     data: Any = parent
-    for step in detail["loc"]:
+    steps: tuple[Any, ...] = detail["loc"]
+    if kind == "invalid_key":  # a key that is no text, of which `loc` has only the text
+        steps = (*steps[:-1], detail["input"])
+    for step in steps:
         if _has(data, step):
             parent, data, path = data, data[step], (*path, step)
         # Any other step is the tag of a part or the label of a union's branch: no place in a file.
@@ -87,7 +90,7 @@ def _found(detail: ErrorDetails, tree: Marked, base: TreePath, owners: Owners) -
     return _Found(path, _words(detail), detail["loc"][-1:] == ("[key]",), kind in _NEEDS)
 
 
-def _has(data: object, step: int | str) -> bool:
+def _has(data: object, step: object) -> bool:
     if isinstance(data, list):
         return isinstance(step, int) and step < len(data)
     return isinstance(data, dict) and step in data

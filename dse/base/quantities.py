@@ -52,7 +52,8 @@ flop = [flop] = FLOP
 operation = [operation] = op
 """
 
-_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+# Short enough that no quantity leaves the range of a float.
+_NUMBER = r"(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,2})?"
 _SYMBOL = r"[A-Za-zµμ]+"
 
 QUANTITY = re.compile(rf"\s*([+-]?{_NUMBER})\s*({_SYMBOL}(?:/{_SYMBOL})?)\s*")
