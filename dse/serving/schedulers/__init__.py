@@ -7,8 +7,10 @@ from dse.serving.schedulers.prefill_first import PrefillFirst
 from dse.serving.schedulers.static import Static
 
 SCHEDULERS = Family(__name__, Scheduler)
+DEFAULT_SCHEDULER = ChunkedPrefill()
 
 __all__ = [
+    "DEFAULT_SCHEDULER",
     "SCHEDULERS",
     "ChunkedPrefill",
     "Limits",
