@@ -212,7 +212,7 @@ def sliding_hybrid() -> Model:
         repeat=5, attention=Sliding(**heads, window_tokens=1024), ffn=Dense(d_ff=256)
     )
     full = LayerGroup(repeat=1, attention=GQA(**heads), ffn=Dense(d_ff=256))
-    return model(window, full, d_model=128, vocab=1024)
+    return model(window, full, name="sliding", d_model=128, vocab=1024)
 
 
 def linear_hybrid() -> Model:
@@ -222,6 +222,7 @@ def linear_hybrid() -> Model:
     return model(
         LayerGroup(repeat=3, attention=mixer, ffn=Dense(d_ff=256)),
         LayerGroup(repeat=1, attention=full, ffn=Dense(d_ff=256)),
+        name="linear",
         d_model=128,
         vocab=1024,
     )
@@ -238,7 +239,8 @@ def mixture_of(
     """Two layers of experts behind GQA of heads of 16 or 128."""
     attention = GQA(n_heads=heads, n_kv_heads=kv, d_head=16 if heads == 8 else 128)
     experts = MoE(n_experts=n_experts, top_k=top_k, d_expert=d_expert, **more)
-    return model(LayerGroup(repeat=2, attention=attention, ffn=experts), d_model=128, vocab=1024)
+    layers = LayerGroup(repeat=2, attention=attention, ffn=experts)
+    return model(layers, name="mixture", d_model=128, vocab=1024)
 
 
 FP8_BLOCK = Precision(weights=DType.FP8_BLOCK, activations=DType.FP8)
