@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.cost.memory import RankMemory, rank_memory
 from dse.cost.step import StepCost, compile_step
@@ -119,6 +120,12 @@ def stack(curves: Sequence[Curve]) -> Curves:
         each.name: np.stack([np.asarray(getattr(curve, each.name)) for curve in curves])
         for each in fields(Curve)
     }
+    return Curve(**found)
+
+
+def take(curves: Curves, index: NDArray[np.intp]) -> Curves:
+    """The deployments of `curves` at `index`, in that order, repeated where it repeats."""
+    found = {each.name: np.asarray(getattr(curves, each.name))[index] for each in fields(Curve)}
     return Curve(**found)
 
 
