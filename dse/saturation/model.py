@@ -64,8 +64,8 @@ def throughput(curves: Curves, which: ArrayLike, load: Load) -> Steady:
     lane = _Lane.of(curves, which, load)
     static = lane.schedule == 2
     cycle = _cycle(lane)
-    span_s = lane.n_requests / cycle.req_per_s + _tail(lane, cycle)
-    rate = np.where(np.isfinite(lane.n_requests), lane.n_requests / span_s, cycle.req_per_s)
+    span_s = 1.0 / cycle.req_per_s + _tail(lane, cycle) / lane.n_requests
+    rate = 1.0 / span_s
     tpot = np.where(static, cycle.decode_s, cycle.tpot_s - _drained(lane, cycle))
     tpot = np.where(lane.decode_steps > 0, tpot / lane.tokens_per_step, np.nan)
     decode_s = np.where(lane.decode_steps > 0, (lane.osl - 1.0) * tpot, 0.0)
@@ -119,9 +119,10 @@ class _Lane:
         self.prompt = np.maximum(self.isl - cached, 1.0)
         self.decode_steps = np.maximum(self.osl - 1.0, 0.0) / self.tokens_per_step
         self.context = self.isl + self.osl * (1.0 + self.cv2) / 2.0
-        self.request_bytes = self._at("kv_bytes", CONTEXT, self.context)
-        pool = self._of("pool_bytes")
-        self.holds = self._at("kv_bytes", CONTEXT, self.isl + self.osl) <= pool
+        shared = np.where(cached > 0, self._at("kv_bytes", CONTEXT, cached), 0.0)
+        self.request_bytes = self._at("kv_bytes", CONTEXT, self.context) - shared
+        pool = self._of("pool_bytes") - shared
+        self.holds = self._at("kv_bytes", CONTEXT, self.isl + self.osl) - shared <= pool
         self.pp = self._of("pp")
         room = np.maximum(pool / self.request_bytes, 1.0)
         self.most = np.minimum(np.minimum(self.in_flight, self._of("max_seqs")), room)
@@ -287,8 +288,8 @@ def _tail(lane: _Lane, cycle: _Cycle) -> Array:
     """
     n, steps = cycle.n_decode, lane.decode_steps
     t0 = lane.decode_step_s(np.minimum(np.ones_like(n), n))
-    waves = lane.n_requests / np.maximum(lane.most, 1.0)
-    empty = np.where(np.isfinite(waves), np.ceil(waves - 1e-9) - waves, 0.0)
+    waves = np.where(np.isfinite(lane.n_requests), lane.n_requests, 0.0) / lane.most
+    empty = np.ceil(waves - 1e-9) - waves
     left = n * steps * (1.0 + lane.cv2) / 2.0
     last = steps * (1.0 + np.sqrt(lane.cv2 * 2.0 * np.log(np.maximum(n, 1.0))))
     slope = np.maximum(cycle.decode_s - t0, 0.0) / np.maximum(n, 1.0)
@@ -298,7 +299,7 @@ def _tail(lane: _Lane, cycle: _Cycle) -> Array:
     drain = last * t0 + left * (slope - tokens_s)
     drifted = _is_drifted(lane, cycle)
     tail = (1.0 - drifted) * empty * steps * t0 + drifted * np.where(n > 1.5, drain, 0.0)
-    return np.where(np.isfinite(lane.n_requests), np.maximum(tail, 0.0), 0.0)
+    return np.asarray(np.maximum(tail, 0.0))
 
 
 def _drained(lane: _Lane, cycle: _Cycle) -> Array:
