@@ -57,7 +57,7 @@ def test_the_budget_adds_up_to_the_measurement_beyond_the_sum():
 
 
 def test_mbu_is_bytes_of_weights_and_kv_over_time_and_bandwidth():
-    world, floor = _floor(n_requests=1, context_tokens=1024)
+    world, _ = _floor(n_requests=1, context_tokens=1024)
     found = triage(world, 0.02, n_requests=1, context_tokens=1024, limits=LIMITS)
     # 8.03e9 parameters less the embedding in bf16, read once; 131,072 B per token of KV.
     weights = 2 * (8_030_261_248 - 128_256 * 4096)
