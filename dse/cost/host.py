@@ -1,4 +1,4 @@
-"""Time of the host in a step: scheduling, input preparation, detokenisation. Additive, no factor."""
+"""Time of the host in a step: scheduling, input preparation, detokenisation; it adds."""
 
 from dse.serving.engine import EngineHost
 

@@ -38,11 +38,12 @@ class RankLoad(NamedTuple):
 
 class StepTime(NamedTuple):
     """`occupancy_s` until the first stage can take the next micro-batch, `latency_s` until the
-    tokens are out; equal without pipeline parallelism.
+    tokens are out; equal without pipeline parallelism. `host_s` is what the host adds to both.
     """
 
     occupancy_s: float
     latency_s: float
+    host_s: float
 
 
 class StepTables(NamedTuple):
@@ -79,7 +80,6 @@ class StepCost:
     q_tokens: int
     dp: int
     kernels_id: str
-    flop_per_s_watts: tuple[float, float]
 
     @cached_property
     def tables(self) -> StepTables:
@@ -115,7 +115,7 @@ class StepCost:
             for load in ranks
         )
         exposed = exposed_seconds(self.host, slowest, host_s)
-        return StepTime(slowest + exposed, total + exposed)
+        return StepTime(slowest + exposed, total + exposed, exposed)
 
     def tokens(self, load: RankLoad) -> int:
         """Tokens that a rank computes, the padding of CUDA graphs included."""
@@ -144,20 +144,15 @@ class StepCost:
 
     def breakdown(self, ranks: Sequence[RankLoad]) -> dict[str, float]:
         """Seconds of one step by op family; `host` and `wait` (lock-step, pipeline) complete it."""
-        tally = Tally.empty(self.grid)
-        host_s = 0.0
+        tally, time = Tally.empty(self.grid), self.seconds(ranks)
         for load in ranks:
             tally.add(self, load)
-            spent = host_seconds(self.host, load.n_decode + len(load.chunks), _new_tokens(load))
-            host_s = max(host_s, spent)
         tally.add_group(self, sum(self.tokens(load) for load in ranks))
         families: dict[str, float] = {}
         for (family, _), seconds in tally.parts(self).items():
             families[family] = families.get(family, 0.0) + seconds
-        whole = self.seconds(ranks).occupancy_s
-        gpu_s = max(sum(families.values()), whole - host_s)
-        families["host"] = exposed_seconds(self.host, gpu_s, host_s)
-        families["wait"] = max(0.0, whole - sum(families.values()))
+        families["host"] = time.host_s
+        families["wait"] = max(0.0, time.occupancy_s - sum(families.values()))
         return families
 
     def decode_seconds(self, n_seqs: Array, context_tokens: Array) -> Array:
@@ -233,7 +228,6 @@ def compile_step(
         q_tokens=q_tokens,
         dp=layout.dp,
         kernels_id=digest(ids),
-        flop_per_s_watts=(pool.gpu.idle_watts, pool.gpu.tdp_watts),
     )
 
 

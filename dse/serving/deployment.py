@@ -1,7 +1,7 @@
 """A resolved point: every name replaced by the record it names. What `simulate` takes."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 from dse.base.units import Bytes
 from dse.hardware.fabric import Fabric, Link
@@ -12,6 +12,7 @@ from dse.model.precision import Precision
 from dse.model.shard import Shard
 from dse.serving.engine import Engine
 from dse.serving.layout import Layout
+from dse.serving.routers import ROUTERS, RoundRobin, Router
 
 Role = Literal["both", "prefill", "decode"]
 
@@ -64,7 +65,7 @@ class Deployment:
     """One model on one pool (aggregated) or two (disaggregated: prefill, then decode).
 
     `interconnect` joins the pools. `kv_pool_bytes` (per GPU) skips the pool arithmetic. `routing`
-    is the declared expert popularity.
+    is the declared expert popularity, `router` what spreads requests over ranks and replicas.
     """
 
     model: Model
@@ -73,6 +74,7 @@ class Deployment:
     routing: Routing = UNIFORM
     speculative: SpeculativeDecoding | None = None
     interconnect: Link | None = None
+    router: Annotated[Router, ROUTERS] = field(default_factory=RoundRobin)
     kv_pool_bytes: Bytes | None = None
 
     @property

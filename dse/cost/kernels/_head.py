@@ -1,7 +1,7 @@
 """The bounded head: from a kernel's limits and features to seconds, never below the roofline.
 
 ``t = t_launch + ‖ flop_s/e_c, hbm_s/e_m, soft_s/e_s ‖_p`` with every ``e = sigmoid(logit) < 1``.
-The p-norm is never below its largest term, so the roofline bounds the time whatever the coefficients
+The p-norm is never below its largest term: the roofline bounds the time whatever the coefficients
 (bounded heads: NeuSight, arXiv:2407.13853; KernelSight-LM, arXiv:2606.28565). The four outputs come
 from a tanh network with two small hidden layers, or are constants.
 """

@@ -17,7 +17,8 @@ class DecodeAttentionKernel(Kernel):
 
     feature_names: ClassVar[tuple[str, ...]] = (
         "n_seqs", "q_tokens", "kv_heads", "group", "context", "d_qk", "flop_us", "hbm_us",
-        "balance", "tiles_per_sm", "last_wave", "cached_tokens", "blocks_per_sm", "moved_per_l2", "pad_16",
+        "balance", "tiles_per_sm", "last_wave", "cached_tokens", "blocks_per_sm", "moved_per_l2",
+        "pad_16",
     )  # fmt: skip
     kind: Literal["decode_attention"] = "decode_attention"
 

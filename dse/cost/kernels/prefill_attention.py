@@ -19,8 +19,8 @@ class PrefillAttentionKernel(Kernel):
 
     feature_names: ClassVar[tuple[str, ...]] = (
         "n_seqs", "q_tokens", "heads", "group", "d_qk", "keys_per_query", "cached_share",
-        "windowed", "flop_us", "hbm_us", "soft_us", "balance", "soft_balance", "moved_per_l2", "tiles_per_sm",
-        "last_wave", "pad_128",
+        "windowed", "flop_us", "hbm_us", "soft_us", "balance", "soft_balance", "moved_per_l2",
+        "tiles_per_sm", "last_wave", "pad_128",
     )  # fmt: skip
     kind: Literal["prefill_attention"] = "prefill_attention"
 

@@ -10,13 +10,15 @@ from dse.serving.arrivals._base import Arrivals
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """One recorded request. `session` groups turns that share a growing prefix ('' for none);
-    `hash_ids` name the content of its leading blocks of `hash_tokens` tokens each (Mooncake).
+    """One recorded request. `priority` ranks it (lower first), `session` groups turns that share a
+    growing prefix ('' for none), and `hash_ids` name the content of its leading blocks of
+    `hash_tokens` tokens each (Mooncake).
     """
 
     arrival_s: float
     isl_tokens: int
     osl_tokens: int
+    priority: int = 0
     session: str = ""
     hash_ids: tuple[int, ...] = ()
     hash_tokens: int = 512

@@ -23,7 +23,8 @@ class Target(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
     """Picks the rank for each request, once, on arrival. `is_stateless` routers look at nothing but
-    the number of requests before, so equal replicas behind one can be simulated once."""
+    the number of requests before, so equal replicas behind one can be simulated once.
+    """
 
     cites: ClassVar[str] = ""
     is_stateless: ClassVar[bool] = False

@@ -11,7 +11,8 @@ from dse.serving.routers._base import Router, Target
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixAware(Router):
     """The rank that holds most of the prompt, among equals the least loaded; a rank that is busier
-    than the idlest by more than `max_imbalance` requests is left out."""
+    than the idlest by more than `max_imbalance` requests is left out.
+    """
 
     cites: ClassVar[str] = "SGLang, arXiv:2312.07104, section 3"
 

@@ -11,7 +11,8 @@ Policy = Literal["fcfs", "shortest", "priority"]
 
 class Queue(Protocol):
     """What a scheduler may see and do on one rank: `running` in order of admission, the request
-    that waits longest, and the KV pool."""
+    that waits longest, and the KV pool.
+    """
 
     running: list[Request]
 
@@ -37,14 +38,16 @@ class Queue(Protocol):
 
     def grow(self, request: Request, tokens: int) -> bool:
         """Give a running request room for `tokens` tokens; False, and nothing done, if there is
-        none."""
+        none.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one step may hold: `max_tokens` new tokens, `max_seqs` requests, `q_tokens` tokens of a
-    decoding request."""
+    decoding request.
+    """
 
     max_tokens: int
     max_seqs: int
@@ -106,15 +109,22 @@ def admit_waiting(
         left = request.known_tokens - cached
         if not chunked and left > budget and batch.chunks:
             return
-        new = min(left, budget) if chunked else left
-        asked = request.known_tokens if reserve else cached + new
+        chunk = _first_chunk(request, cached, min(left, budget) if chunked else left, limits)
+        asked = max(_room(chunk), request.known_tokens if reserve else 0)
         if not queue.can_admit(request, asked):
             return
         queue.admit(request)
-        queue.grow(request, cached + new)
-        batch.chunks.append(Chunk(request, new, cached, is_decode=False))
+        queue.grow(request, _room(chunk))
+        batch.chunks.append(chunk)
         batch.admitted.append(request)
-        budget -= new
+        budget -= chunk.new_tokens
+
+
+def _first_chunk(request: Request, cached: int, new: int, limits: Limits) -> Chunk:
+    """A request whose whole context is there (computed elsewhere, or kept) goes on decoding."""
+    if request.generated_tokens > 0 and cached == request.known_tokens - 1:
+        return Chunk(request, limits.q_tokens, cached, is_decode=True)
+    return Chunk(request, new, cached, is_decode=False)
 
 
 def _next_chunk(request: Request, budget: int, limits: Limits) -> Chunk:

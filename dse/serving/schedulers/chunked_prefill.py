@@ -1,5 +1,6 @@
 """Chunked prefill: decodes first, then prompt chunks, up to a token budget (Sarathi-Serve,
-arXiv:2403.02310; the rule of vLLM v1 and SGLang)."""
+arXiv:2403.02310; the rule of vLLM v1 and SGLang).
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -19,7 +20,8 @@ from dse.serving.schedulers._base import (
 class ChunkedPrefill(Scheduler):
     """Every running request moves towards the tokens known so far; what is left of the budget
     admits waiting ones in order of `policy`. `reserve_prompt`: admission needs room for the whole
-    prompt, not only its first chunk (vLLM's scheduler_reserve_full_isl)."""
+    prompt, not only its first chunk (vLLM's scheduler_reserve_full_isl).
+    """
 
     cites: ClassVar[str] = "arXiv:2403.02310"
 
@@ -35,7 +37,5 @@ class ChunkedPrefill(Scheduler):
         batch = Batch()
         budget = continue_running(queue, batch, limits)
         if not batch.preempted:
-            admit_waiting(
-                queue, batch, limits, budget, chunked=True, reserve=self.reserve_prompt
-            )
+            admit_waiting(queue, batch, limits, budget, chunked=True, reserve=self.reserve_prompt)
         return batch

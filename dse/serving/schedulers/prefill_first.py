@@ -1,5 +1,6 @@
 """Prefill first: a step computes whole waiting prompts if there are any, else one token of every
-running request (Orca, OSDI 2022; vLLM v0, TensorRT-LLM without chunking)."""
+running request (Orca, OSDI 2022; vLLM v0, TensorRT-LLM without chunking).
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

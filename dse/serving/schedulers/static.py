@@ -1,5 +1,6 @@
 """A fixed batch: requests enter together and none joins until all are done (offline benchmarks,
-FasterTransformer)."""
+FasterTransformer).
+"""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
