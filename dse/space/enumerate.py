@@ -1,0 +1,208 @@
+"""Space → points: structures one by one, numeric axes as columns, and the size before either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby, product
+from typing import Any
+
+import polars as pl
+
+from dse.catalog import Catalog
+from dse.serving.deployment import Role
+from dse.serving.legality import Illegal
+from dse.space.blocks import Block, Blocks
+from dse.space.layouts import prefix
+from dse.space.records import Branch, Space
+from dse.space.structure import Cell, Structure
+from dse.space.where import Where
+from dse.space.words import NUMERIC
+
+__all__ = ["Size", "numeric", "points", "size", "stride", "structures"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How many points a space has, counted without building them.
+
+    `axes` has the number of values of each axis by branch and name, `branches` the points of each
+    branch. Illegal combinations are points too: they are counted with their reasons when judged.
+    """
+
+    n_points: int
+    n_structural: int
+    axes: Mapping[str, Mapping[str, int]]
+    branches: Mapping[str, int]
+
+
+def structures(space: Space, catalog: Catalog) -> Iterator[Structure]:
+    """Yield every structure that the structural conditions allow, in order of its index."""
+    for block in Blocks(space, catalog):
+        yield from _structures(block)
+
+
+def numeric(space: Space, branch: str) -> pl.DataFrame:
+    """Return the numeric axes of a branch as rows: `context`, `isl_tokens`, `osl_tokens`, the rest.
+
+    Conditions on numeric axes alone are applied; the last axis varies fastest.
+    """
+    found = space.branch(branch)
+    names = ("isl_tokens", "osl_tokens", *found.numeric)
+    contexts: tuple[Any, ...] = found.contexts
+    rows = [(*context, *rest) for context, *rest in product(contexts, *found.numeric.values())]
+    frame = pl.DataFrame(rows, schema={name: NUMERIC[name] for name in names}, orient="row")
+    held = [where.expr() for where in found.where if where.columns <= set(names)]
+    context = pl.format("{}/{}", "isl_tokens", "osl_tokens").alias("context")
+    return frame.filter(*held).select(context, *names)
+
+
+def stride(space: Space) -> int:
+    """Return the most numeric rows that a branch has: what one structure's index is worth."""
+    return max((numeric(space, branch.name).height for branch in space.branches), default=0)
+
+
+def points(space: Space, chosen: Iterable[Structure]) -> pl.LazyFrame:
+    """Return the points of some structures: each joined with its branch's numeric axes.
+
+    `point` is `structure index × stride + numeric row`: it names the same point whatever else is
+    enumerated. `structure` is the index; `concurrency` is batch × replicas where a batch is given.
+    Rows come in no order; sort by `point` where it matters.
+    """
+    width = stride(space)
+    frames = [
+        _joined(space, space.branch(name), list(group), width)
+        for name, group in groupby(chosen, key=lambda each: each.branch)
+    ]
+    if not frames:
+        schema = {"point": pl.UInt64, "structure": pl.UInt64, "branch": pl.String}
+        return pl.LazyFrame(schema=schema)
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+def size(space: Space, catalog: Catalog) -> Size:
+    """Count a space's points and structures, in all and by branch, and the values of its axes."""
+    structural = dict.fromkeys((branch.name for branch in space.branches), 0)
+    counted = dict.fromkeys(structural, 0)
+    for block in Blocks(space, catalog):
+        name = block.branch.name
+        rows, n_points = _count(space, block)
+        structural[name] += rows
+        counted[name] += n_points
+    return Size(
+        n_points=sum(counted.values()),
+        n_structural=sum(structural.values()),
+        axes={branch.name: _axes(branch) for branch in space.branches},
+        branches=counted,
+    )
+
+
+def _count(space: Space, block: Block) -> tuple[int, int]:
+    """Return the structures and the points of a block."""
+    inner = numeric(space, block.branch.name)
+    if not block.branch.where:
+        height = block.lattice.frame.height
+        return height, height * inner.height
+    rows = block.rows()
+    mixed = _mixed(block.branch, {*rows.columns, *block.constants}, inner)
+    if not mixed:
+        return rows.height, rows.height * inner.height
+    named = {name for where in mixed for name in where.columns}
+    frame = block.frame().lazy().join(rows.lazy().select("_row"), on="_row", how="semi")
+    joined = _with_concurrency(frame.join(inner.lazy(), how="cross"), block.parts.roles)
+    held = joined.select(*sorted(named)).filter(*(where.expr() for where in mixed))
+    return rows.height, held.select(pl.len()).collect().item()
+
+
+def _mixed(branch: Branch, structural: set[str], inner: pl.DataFrame) -> list[Where]:
+    """Return the conditions that need structural and numeric columns at once."""
+    return [
+        where
+        for where in branch.where
+        if not (where.columns <= set(inner.columns))
+        and any(name in NUMERIC for name in where.columns)
+    ]
+
+
+def _structures(block: Block) -> Iterator[Structure]:
+    roles = block.parts.roles
+    hidden = {"_row", *(f"_{role}" for role in roles)}
+    hidden |= {f"{prefix(role)}_replica" for role in roles}
+    for row in block.rows().iter_rows(named=True):
+        cells = {name: cell for name, cell in row.items() if cell is not None}
+        yield Structure(
+            index=block.offset + row["_row"],
+            branch=block.branch.name,
+            columns={
+                **block.constants,
+                **{name: cell for name, cell in cells.items() if name not in hidden},
+            },
+            illegal=tuple(_reasons(block, row, roles)),
+            parts=block.parts,
+        )
+
+
+def _reasons(block: Block, row: Mapping[str, Cell], roles: tuple[Role, ...]) -> Iterator[Illegal]:
+    for role in roles:
+        yield from block.lattice.reasons[int(row[f"_{role}"])]
+    if row[f"{prefix(roles[0])}n_replicas"] is not None:
+        return
+    n_gpus, sizes = row["n_gpus"], [int(row[f"{prefix(role)}_replica"]) for role in roles]
+    if len(sizes) == 1:
+        reason = f"{n_gpus} GPUs % {sizes[0]} GPUs of a replica = {int(n_gpus) % sizes[0]}"
+        below = int(n_gpus) // sizes[0] * sizes[0]
+        nearest = tuple(f"gpus={each}" for each in (below, below + sizes[0]) if each)
+        yield Illegal(rule="cluster", reason=reason, nearest=nearest)
+    else:
+        reason = (
+            f"no split of {n_gpus} GPUs into prefill replicas of {sizes[0]} and decode replicas "
+        )
+        reason += f"of {sizes[1]} fills them"
+        yield Illegal(rule="cluster", reason=reason)
+
+
+def _joined(space: Space, branch: Branch, chosen: list[Structure], width: int) -> pl.LazyFrame:
+    """Return structures × numeric rows of one branch, the remaining conditions applied."""
+    replicas = [f"{prefix(role)}n_replicas" for role in chosen[0].parts.roles]
+    cells = dict.fromkeys([*(name for each in chosen for name in each.columns), *replicas])
+    data = {name: [each.columns.get(name) for each in chosen] for name in cells}
+    integers = dict.fromkeys(replicas, pl.Int64)
+    frame = pl.DataFrame(data, schema_overrides=integers).with_columns(
+        pl.Series("structure", [each.index for each in chosen], dtype=pl.UInt64)
+    )
+    inner = numeric(space, branch.name)
+    mixed = _mixed(branch, set(cells), inner)
+    known = set(cells) | {"structure"}
+    needed = {name for where in mixed for name in where.columns if "." in name} - known
+    facts = [pl.Series(name, [each.fact(name) for each in chosen]) for name in sorted(needed)]
+    numbered = inner.with_row_index("_numeric").with_columns(pl.col("_numeric").cast(pl.UInt64))
+    joined = frame.with_columns(facts).lazy().join(numbered.lazy(), how="cross")
+    point = (pl.col("structure") * pl.lit(width, dtype=pl.UInt64) + pl.col("_numeric")).alias(
+        "point"
+    )
+    full = _with_concurrency(joined, chosen[0].parts.roles).filter(*(each.expr() for each in mixed))
+    return full.select(
+        point, "structure", *cells, pl.exclude("point", "structure", "_numeric", *cells, *needed)
+    )
+
+
+def _with_concurrency(frame: pl.LazyFrame, roles: tuple[Role, ...]) -> pl.LazyFrame:
+    """Add the requests in flight that keep every replica's batch full."""
+    names = frame.collect_schema().names()
+    if "batch" not in names or "concurrency" in names:
+        return frame
+    busy = "n_replicas" if "both" in roles else "decode_n_replicas"
+    return frame.with_columns((pl.col("batch") * pl.col(busy)).alias("concurrency"))
+
+
+def _axes(branch: Branch) -> dict[str, int]:
+    """Return the number of values of each axis of a branch, by name."""
+    found = {"+".join(each.names): len(each.rows) for each in branch.dimensions}
+    for role, degrees in branch.degrees.items():
+        for name in ("tp", "dp", "ep", "pp", "cp"):
+            values = getattr(degrees, name)
+            if not isinstance(values, str) and len(values) > 1:
+                found[f"{prefix(role)}{name}"] = len(values)
+    found["n_gpus"] = len(branch.n_gpus) or 1
+    found["context"] = len(branch.contexts)
+    return found | {name: len(values) for name, values in branch.numeric.items()}

@@ -1,0 +1,166 @@
+"""What a space's YAML may say: the records that it is read into, and their JSON Schema's source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from dse.base.errors import SpaceError, did_you_mean
+from dse.base.units import Count
+from dse.hardware.dtype import DType
+from dse.space.axes import Axis, Choice, Forms, Numbers, Quantities
+
+__all__ = [
+    "AUTO",
+    "BranchFile",
+    "ContextFile",
+    "LayoutFile",
+    "Many",
+    "Named",
+    "PrecisionFile",
+    "RoleFile",
+    "SpaceFile",
+    "SplitFile",
+    "VariedFile",
+    "dtype_of",
+]
+
+AUTO = "auto"
+ONE = Choice(of=(1,))
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """Reads a single item as a list of one."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
+        """Wrap whatever is no list."""
+        items = handler(source)
+        return {
+            "type": "function-before",
+            "function": {"type": "no-info", "function": _listed},
+            "schema": items,
+            "json_schema_input_schema": {
+                "type": "union",
+                "choices": [items["items_schema"][0], items],
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DTypeName:
+    """Reads the name of a number format, without regard to case, `-` and `_`."""
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> Any:
+        """Read text as a format's canonical name."""
+        return {
+            "type": "function-after",
+            "function": {"type": "no-info", "function": dtype_of},
+            "schema": {"type": "str"},
+        }
+
+
+def dtype_of(name: str) -> str:
+    """Return the canonical name of a number format: `FP8-block` is `fp8_block`."""
+    folded = name.lower().replace("-", "_")
+    if folded not in {*DType}:
+        hint = did_you_mean(name, [*DType]) or f"; one of {', '.join(DType)}"
+        raise SpaceError(f"no number format {name!r}{hint}")
+    return folded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariedFile:
+    """A catalog record with facts that vary: the product of the axes in `vary`, by YAML key."""
+
+    base: str
+    vary: Mapping[str, Quantities]
+
+
+Named = Annotated[tuple[str | VariedFile, ...], Many()]
+"""Names, globs and tags of catalog records, or records with varied facts."""
+
+Degrees = Numbers
+AutoDegrees = Annotated[Axis | Literal["auto"], Forms(Count, (AUTO,))]
+Formats = Annotated[Axis, Forms(Annotated[str, DTypeName()])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutFile:
+    """Degrees of one replica; `ep: auto` is every legal one."""
+
+    tp: Degrees = ONE
+    dp: Degrees = ONE
+    ep: AutoDegrees = ONE
+    pp: Degrees = ONE
+    cp: Degrees = ONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionFile:
+    """Number formats of the weights and of the KV cache; several of each make their product."""
+
+    weights: Formats
+    kv: Formats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextFile:
+    """Prompt and output length, in tokens; several of each make their product."""
+
+    isl: Numbers
+    osl: Numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleFile:
+    """The pool of one role: its layouts, and its own hardware or engine where it has them."""
+
+    layout: LayoutFile = field(default_factory=LayoutFile)
+    gpu: Named | None = None
+    fabric: Named | None = None
+    engine: Named | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitFile:
+    """Replicas of each role."""
+
+    prefill: Count
+    decode: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchFile:
+    """The keys of a space or of one of its branches; a branch's own keys win over the space's.
+
+    `n_gpus` is the size of the whole cluster, `batch` the requests that run at once in one replica.
+    """
+
+    model: Named = ()
+    gpu: Named = ()
+    fabric: Named = ()
+    engine: Named = ()
+    n_gpus: Numbers | None = None
+    precision: Annotated[tuple[PrecisionFile, ...], Many()] = ()
+    context: Annotated[tuple[ContextFile, ...], Many()] = ()
+    batch: Numbers | None = None
+    layout: LayoutFile | None = None
+    prefill: RoleFile | None = None
+    decode: RoleFile | None = None
+    split: Literal["auto"] | Annotated[tuple[SplitFile, ...], Many()] = "auto"
+    where: tuple[str, ...] = ()
+    linked: tuple[Mapping[str, tuple[str | int | float | bool, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceFile(BranchFile):
+    """A whole space: what its branches share, and the branches, whose points are united."""
+
+    description: str = ""
+    any_of: Mapping[str, BranchFile] = field(default_factory=dict)
+
+
+def _listed(value: object) -> object:
+    return value if isinstance(value, list) else [value]
