@@ -1,12 +1,13 @@
 """Non-dominated rows, their rank, and the volume they dominate (moocore does the arithmetic)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 
 from dse.pareto.objectives import Objective
 
-__all__ = ["front", "hypervolume", "non_dominated", "reference_point"]
+__all__ = ["front", "hypervolume", "lowest", "non_dominated", "reference_point"]
 
 
 def front(frame: pl.DataFrame, objectives: Sequence[Objective]) -> pl.DataFrame:
@@ -43,6 +44,22 @@ def non_dominated(frame: pl.DataFrame, objectives: Sequence[Objective]) -> pl.Da
         _matrix(judged, objectives), maximise=_maximise(objectives), keep_weakly=True
     )
     return judged.filter(pl.Series(keep))
+
+
+def lowest(costs: Any) -> Any:
+    """Say of each row of a matrix of costs whether no other dominates it; equal rows all are.
+
+    A row with a cost of −inf is always one: nothing is known to beat it.
+    """
+    import moocore
+    import numpy as np
+
+    unknown = np.isneginf(costs).any(axis=1)
+    flags = unknown.copy()
+    known = np.flatnonzero(~unknown)
+    if len(known):
+        flags[known] = moocore.is_nondominated(costs[known], keep_weakly=True)
+    return flags
 
 
 def reference_point(frame: pl.DataFrame, objectives: Sequence[Objective]) -> tuple[float, ...]:

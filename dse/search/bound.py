@@ -1,0 +1,209 @@
+"""The Pareto front with a certificate: best-first by optimistic vectors, dropping what cannot win.
+
+Every survivor has an optimistic vector, which no simulation of it can beat. A survivor whose vector
+a simulated, feasible point beats (within the tolerance) is dropped, with that point as its proof.
+What is simulated next are vectors that no other undecided one dominates; when none is left the
+front is proved. Branch and bound (Land & Doig 1960) with a vector for a bound.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from dse.pareto import lowest
+from dse.search.dominance import Flags, Matrix, Places, beaten_by, costs, gap, promise
+from dse.search.gather import optimistic
+from dse.search.ledger import PROOF_TYPES, Ledger
+from dse.search.question import Answer, Evaluate, Question
+
+METHOD = "bound"
+# Points that climb to a tighter rung at a time: enough for columns to pay, few enough to stay lazy.
+_CLIMB = 256
+_CLIMB_SHARE = 20
+
+
+def search(survivors: pl.DataFrame, evaluate: Evaluate, question: Question) -> Answer:
+    """Return the front of `survivors`, exact or within `question.tolerance`, with its certificate.
+
+    The order of rounds depends on the question alone: workers, kills and resumes change nothing.
+    Without bounds every survivor is simulated.
+    """
+    ledger = Ledger(survivors=survivors, evaluate=evaluate, question=question)
+    open_points = _Open(survivors=survivors, question=question)
+    open_points.start()
+    while open_points.n_left:
+        chosen = open_points.next_round()
+        if chosen.is_empty():
+            break
+        open_points.settle(ledger.simulate(chosen))
+        open_points.drop()
+        ledger.close_round(
+            n_dropped=sum(open_points.n_dropped.values()),
+            n_left=open_points.n_left,
+            gap=open_points.gap(),
+        )
+    ledger.limits = open_points.limits
+    proofs = pl.concat([PROOF_TYPES.to_frame(), *open_points.proofs])
+    return ledger.answer(METHOD, question.tolerance, n_dropped=open_points.n_dropped, proofs=proofs)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """The survivors that are neither simulated nor dropped, as rows of matrices.
+
+    `vectors` are the costs of the tightest bound known, `rung` says which; `members` the costs of
+    the simulated feasible points, `member_points` who they are.
+    """
+
+    survivors: pl.DataFrame
+    question: Question
+    places: Places = field(init=False)
+    vectors: Matrix = field(init=False)
+    rung: Places = field(init=False)
+    members: Matrix = field(init=False)
+    member_points: Places = field(init=False)
+    lag: Matrix = field(init=False)
+    limits: list[pl.DataFrame] = field(default_factory=list)
+    proofs: list[pl.DataFrame] = field(default_factory=list)
+    n_dropped: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def n_left(self) -> int:
+        """Undecided points."""
+        return len(self.places)
+
+    @property
+    def last_rung(self) -> int:
+        """The index of the tightest bound; −1 where there is none."""
+        return len(self.question.bounds) - 1
+
+    def start(self) -> None:
+        """Give every survivor the vector of the first rung."""
+        width = len(self.question.objectives)
+        self.places = np.arange(self.survivors.height)
+        self.vectors = np.full((self.n_left, width), -np.inf)
+        self.rung = np.full(self.n_left, -1)
+        self.members = np.empty((0, width))
+        self.member_points = np.empty(0, dtype=np.int64)
+        self.lag = np.empty((0, width))
+        if self.question.bounds:
+            self._climb(np.arange(self.n_left), 0)
+
+    def next_round(self) -> pl.DataFrame:
+        """The survivors to simulate next: undominated vectors of the last rung, at most a round.
+
+        Vectors come up by climbing: whoever leads with a loose bound gets the tight one first.
+        """
+        while self.n_left:
+            leads = lowest(self.vectors)
+            loose = leads & (self.rung < self.last_rung)
+            if not loose.any():
+                return self.survivors[self.places[self._spread(np.flatnonzero(leads))]]
+            self._climb(self._hopeful(loose), self.last_rung)
+            self.drop()
+        return self.survivors.clear()
+
+    def settle(self, found: pl.DataFrame) -> None:
+        """Take simulated points out, and the feasible ones in among those that may beat others."""
+        able = found.filter("feasible")
+        values = costs(able, self.question.objectives)
+        known = self._places_of(found)
+        here = np.isin(self.places, known)
+        vectors = {int(self.places[i]): self.vectors[i] for i in np.flatnonzero(here)}
+        bounds = [vectors[int(place)] for place in self._places_of(able)]
+        if bounds:
+            limits = np.vstack(bounds)
+            lag = np.subtract(values, limits, where=np.isfinite(limits), out=np.zeros_like(limits))
+            self.lag = np.vstack([self.lag, lag])
+        self.members = np.vstack([self.members, values])
+        points = able["point"].to_numpy().astype(np.int64)
+        self.member_points = np.concatenate([self.member_points, points])
+        keep = lowest(self.members)
+        self.members, self.member_points = self.members[keep], self.member_points[keep]
+        self._keep(~here)
+
+    def drop(self) -> None:
+        """Drop every vector that a simulated feasible point beats, and record who."""
+        by = beaten_by(self.members, self.vectors, self.question.tolerance)
+        self._record(by >= 0, self.member_points[by[by >= 0]])
+
+    def gap(self) -> float:
+        """The most by which an undecided point may still beat the front, relative."""
+        return gap(self.members, self.vectors)
+
+    def _climb(self, rows: Places, rung: int) -> None:
+        """Give the rows the tighter of their vector and that of `rung`."""
+        bound = self.question.bounds[rung]
+        points = self.survivors[self.places[rows]]
+        found = points.select("point").join(
+            optimistic(bound, points, self.question), on="point", how="left", maintain_order="left"
+        )
+        self.vectors[rows] = np.maximum(self.vectors[rows], costs(found, self.question.objectives))
+        self.rung[rows] = rung
+        if rung == self.last_rung:
+            self.limits.append(found)
+        hopeless = np.zeros(self.n_left, dtype=bool)
+        hopeless[rows] = found["hopeless"].fill_null(value=False).to_numpy()
+        self._record(hopeless, None)
+
+    def _hopeful(self, loose: Flags) -> Places:
+        """Loose leaders, filled up with the loose points that promise most."""
+        size = max(_CLIMB, self.n_left // _CLIMB_SHARE)
+        value = promise(self.members, self.vectors)
+        value[self.rung == self.last_rung] = -np.inf
+        value[loose] = np.inf
+        best = np.argsort(-value, kind="stable")[:size]
+        return np.sort(best[value[best] > -np.inf])
+
+    def _spread(self, leads: Places) -> Places:
+        """At most a round of leaders such that, as results lag behind bounds so far, each of the
+        others would be dropped by one of them; ties go to the earlier row.
+        """
+        vectors = self.vectors[leads]
+        lag = np.median(self.lag, axis=0) if len(self.lag) else np.zeros(vectors.shape[1])
+        expected = vectors + np.maximum(lag, 0.0)
+        slack = np.log1p(self.question.tolerance)
+        covers = (expected[:, None, :] <= vectors[None, :, :] + slack).all(axis=2)
+        covers &= np.isfinite(vectors).all(axis=1)
+        np.fill_diagonal(covers, val=True)
+        chosen: list[int] = []
+        open_ = np.ones(len(leads), dtype=bool)
+        while open_.any() and len(chosen) < self.question.round_size:
+            counts = (covers & open_).sum(axis=1)
+            counts[~open_] = 0
+            best = int(counts.argmax())
+            chosen.append(best)
+            open_ &= ~covers[best]
+        picked: Places = leads[np.sort(np.array(chosen))]
+        return picked
+
+    def _places_of(self, frame: pl.DataFrame) -> Places:
+        order = self.survivors.select("point").with_row_index("place")
+        joined = frame.select("point").join(order, on="point", maintain_order="left")
+        return joined["place"].to_numpy().astype(np.int64)
+
+    def _record(self, gone: Flags, dominators: Places | None) -> None:
+        """Take rows out with the rung that did it and the point that proves it."""
+        if not gone.any():
+            return
+        names = np.array([bound.rung for bound in self.question.bounds])
+        proof = pl.DataFrame(
+            {
+                "point": self.survivors["point"][self.places[gone]],
+                "dominated_by": [None] * int(gone.sum()) if dominators is None else dominators,
+                "rung": names[self.rung[gone]],
+            },
+            schema=PROOF_TYPES,
+        )
+        self.proofs.append(proof)
+        for name, count in proof["rung"].value_counts().iter_rows():
+            self.n_dropped[name] = self.n_dropped.get(name, 0) + count
+        self._keep(~gone)
+
+    def _keep(self, rows: Flags) -> None:
+        self.places, self.vectors, self.rung = (
+            self.places[rows],
+            self.vectors[rows],
+            self.rung[rows],
+        )
