@@ -1,8 +1,8 @@
 """Measured kernels as ops: the silicon database's tables in the vocabulary of `dse.model.ops`.
 
 A *slice* is one implementation of one family on one GPU in one number format. Coefficients are
-fitted and scored by slice. Every reader yields ops whose fields are arrays, so the fit sees exactly the
-formula that prices a deployment.
+fitted and scored by slice. Every reader yields ops whose fields are arrays, so the fit sees exactly
+the formula that prices a deployment.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,0 +1,67 @@
+"""Expert dispatch: each token's activations go to the ranks of its experts (DeepEP)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dse.cost.collectives._base import Algorithm, Constants, Exchange, Span, reach
+from dse.hardware.fabric import Fabric
+from dse.model.ops import Collective, Num
+
+# Tokens per rank that engines size the low-latency buffers for (DeepEP's example 128, vLLM 256).
+LOW_LATENCY_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EPDispatch(Algorithm):
+    """`n_bytes` is what one rank's tokens weigh once; each goes to `top_k` experts."""
+
+    kind: Literal["ep_dispatch"] = "ep_dispatch"
+
+    def seconds(self, op: Collective, fabric: Fabric, constants: Constants) -> Num:
+        return exchanged(op, fabric, constants)
+
+    def floor_bytes(self, op: Collective, span: Span) -> tuple[Num, Num]:
+        return copies(op, span, deduplicates=True)
+
+
+def exchanged(op: Collective, fabric: Fabric, constants: Constants) -> Num:
+    """Seconds under the low-latency kernels for as many tokens as their buffers hold, beyond that
+    under the normal ones.
+    """
+    span = Span.of(op, fabric)
+    low_latency, normal = (
+        backend_seconds(op, fabric, span, each) for each in constants.exchanges[op.kind]
+    )
+    return np.where(np.less_equal(op.tokens, LOW_LATENCY_TOKENS), low_latency, normal)
+
+
+def backend_seconds(op: Collective, fabric: Fabric, span: Span, backend: Exchange) -> Num:
+    """Seconds of `op` under one backend."""
+    up, out = copies(op, span, deduplicates=backend.deduplicates)
+    inner = up / (backend.efficiency * reach(fabric.scale_up, span.inner))
+    outer = out / (backend.network_efficiency * fabric.scale_out.bytes_per_s)
+    start = backend.base_s
+    if span.domains > 1:
+        start += backend.network_s + backend.domain_s * float(np.log2(span.domains))
+    link = fabric.scale_out if span.domains > 1 else fabric.scale_up
+    if link.exchange_latency_s is not None:
+        start = link.exchange_latency_s  # a cluster's measured constant wins
+    # Links work side by side, as far as the kernel keeps both busy.
+    return start + np.hypot(inner, outer)
+
+
+def copies(op: Collective, span: Span, *, deduplicates: bool) -> tuple[Num, Num]:
+    """Bytes a rank sends inside its domain and beyond it, under uniform routing.
+
+    With deduplication one copy per distinct destination: of `k` choices among `n` ranks
+    `n(1 − (1 − 1/n)^k)` are distinct, and a token crosses once to each distinct domain.
+    """
+    weight, k, n = np.asarray(op.n_bytes, dtype=float), float(op.top_k), float(span.n)
+    if not deduplicates:
+        return weight * k * (span.inner - 1) / n, weight * k * (n - span.inner) / n
+    ranks = n * (1.0 - (1.0 - 1.0 / n) ** k)
+    domains = span.domains * (1.0 - (1.0 - 1.0 / span.domains) ** k)
+    up = weight * ranks * (span.inner - 1) / n
+    return up, weight * domains * (span.domains - 1) / span.domains
