@@ -68,15 +68,28 @@ class Catalog:
         if "*" in name or "?" in name:
             found = [stem for stem in files if fnmatchcase(fold(stem), wanted)]
         else:
-            found = [stem for stem in files if fold(stem) == wanted] or [
-                stem for stem in files if wanted in map(fold, self._tags(kind, stem))
-            ]
+            found = self._named(kind, name)
         if not found:
             raise CatalogError(
                 f"no {kind} {name!r} in the catalog{did_you_mean(name, files)}",
                 f"`dse catalog list {kind}` names all {len(files)}",
             )
         return tuple(sorted(found))
+
+    def _named(self, kind: str, name: str) -> list[str]:
+        """Stems that `name` is, else that fold like it, else that carry it as a tag.
+
+        `opt-1.3b` and `opt-13b` fold alike: the spelling decides before the folding does. The
+        owner of a repository id (`Qwen/Qwen3-32B`) is left out.
+        """
+        files, bare = self.files[kind], name.rpartition("/")[2]
+        spelled = [stem for stem in files if stem.lower() == bare.lower()]
+        wanted = fold(bare)
+        return (
+            spelled
+            or [stem for stem in files if fold(stem) == wanted]
+            or [stem for stem in files if wanted in map(fold, self._tags(kind, stem))]
+        )
 
     def path(self, kind: str, name: str) -> Path:
         """The file that `name`, or the one tag it is, stands in."""
@@ -154,10 +167,10 @@ def _version(stem: str) -> tuple[int, ...]:
 
 
 def _index(roots: tuple[Path, ...], folder: str) -> dict[str, Path]:
-    """Stem → file; of two files whose names fold alike the nearer root's stays."""
+    """Stem → file; of two files of one name, whatever their case, the nearer root's stays."""
     found: dict[str, tuple[str, Path]] = {}
     for path in _yaml_files(roots, folder):
-        found.setdefault(fold(path.stem), (path.stem, path))
+        found.setdefault(path.stem.lower(), (path.stem, path))
     return dict(found.values())
 
 

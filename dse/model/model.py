@@ -1,7 +1,7 @@
 """A model: its layers in order, its vocabulary, and what its checkpoint stores."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from dse.base.keys import Key
@@ -16,15 +16,30 @@ from dse.model.tensor import Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerGroup:
-    """`repeat` equal layers in a row; `n_norms` norm vectors of d_model each."""
+    """`repeat` equal layers in a row; `n_norms` norm vectors of d_model each.
+
+    `evenly_cut` is an accounting rule of some papers: tensors that engines keep whole on every TP
+    rank (MLA down-projections, router, norms) count as cut over tp too.
+    """
 
     repeat: Count
     attention: Annotated[Attention, ATTENTIONS]
     ffn: Annotated[FFN, FFNS]
     n_norms: int = 2
+    evenly_cut: bool = False
 
     def tensors(self, d_model: int, shard: Shard) -> tuple[Tensor, ...]:
         """Weight tensors of one layer on one rank."""
+        cut = self._tensors(d_model, shard)
+        if not self.evenly_cut:
+            return cut
+        whole = self._tensors(d_model, replace(shard, tp=1, dense_tp=1, shared_tp=1))
+        return tuple(
+            part if part.cls == "expert" else replace(each, elements=each.elements / shard.tp)
+            for part, each in zip(cut, whole, strict=True)
+        )
+
+    def _tensors(self, d_model: int, shard: Shard) -> tuple[Tensor, ...]:
         norms = Tensor("norms", "norm", self.n_norms * d_model)
         return (
             *self.attention.tensors(d_model, shard),
@@ -139,6 +154,4 @@ class Model:
 
 
 def _repeated(group: LayerGroup, repeat: int) -> LayerGroup:
-    return LayerGroup(
-        repeat=repeat, attention=group.attention, ffn=group.ffn, n_norms=group.n_norms
-    )
+    return replace(group, repeat=repeat)

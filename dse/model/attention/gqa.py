@@ -104,17 +104,27 @@ class GQA(Attention):
     def prefill_ops(
         self, n_seqs: Num, q_tokens: Num, cached_tokens: Num, shard: Shard, p: Precision
     ) -> list[ComputeOp]:
-        heads, kv_heads = self._heads(shard)
-        return [
-            PrefillAttention(
-                n_seqs=n_seqs,
-                q_tokens=q_tokens,
-                cached_tokens=cached_tokens,
-                n_heads=heads,
-                n_kv_heads=kv_heads,
-                d_qk=self.d_head,
-                d_v=self.d_value,
-                kv=p.kv,
-                window_tokens=self.window,
-            )
-        ]
+        return [prefill_attention(self, n_seqs, q_tokens, cached_tokens, shard, p, self.window)]
+
+
+def prefill_attention(
+    part: GQA,
+    n_seqs: Num,
+    q_tokens: Num,
+    cached_tokens: Num,
+    shard: Shard,
+    p: Precision,
+    limit_tokens: int | None,
+) -> PrefillAttention:
+    """The chunk attention of `part` on a rank; a query sees at most `limit_tokens` keys."""
+    return PrefillAttention(
+        n_seqs=n_seqs,
+        q_tokens=q_tokens,
+        cached_tokens=cached_tokens,
+        n_heads=part.n_heads / shard.tp,
+        n_kv_heads=kv_heads_per_rank(part.n_kv_heads, shard.tp),
+        d_qk=part.d_head,
+        d_v=part.d_value,
+        kv=p.kv,
+        window_tokens=limit_tokens,
+    )

@@ -20,7 +20,7 @@ class Linear(Attention):
     `n_groups × d_state` are the widths of the key and of the query (B and C in Mamba-2), `d_conv`
     the causal convolution over them. `state_dtype` is what the engine keeps the state in.
     `variant` names the projections: `mamba2` (z, x, B, C, dt), `gdn` (q, k, v, z, b, a),
-    `kda` (q, k, v, low-rank decay and output gate, b).
+    `kda` (q, k, v, decay of rank `d_gate_rank`, output gate of that rank or full, b).
     """
 
     cites: ClassVar[str] = "arXiv:2405.21060, arXiv:2412.06464"
@@ -32,6 +32,7 @@ class Linear(Attention):
     d_conv: int
     variant: Literal["mamba2", "gdn", "kda"]
     d_gate_rank: int = 0
+    full_rank_gate: bool = False
     state_dtype: DType = DType.FP32
     conv_dtype: DType = DType.BF16
     kind: Literal["linear"] = "linear"
@@ -50,8 +51,10 @@ class Linear(Attention):
         return self.d_inner + 2 * self.n_groups * self.d_state
 
     def _in_width(self) -> float:
-        gates = {"mamba2": self.d_inner + self.n_heads, "gdn": self.d_inner + 2 * self.n_heads}
-        return self.d_convolved + gates.get(self.variant, self.n_heads)
+        if self.variant == "kda":
+            return self.d_convolved + self.n_heads + (self.d_inner if self.full_rank_gate else 0)
+        decays = self.n_heads if self.variant == "mamba2" else 2 * self.n_heads
+        return self.d_convolved + self.d_inner + decays
 
     def tensors(self, d_model: int, shard: Shard) -> tuple[Tensor, ...]:
         tp = shard.tp
@@ -59,7 +62,7 @@ class Linear(Attention):
         if self.variant == "kda":
             decay = d_model * self.d_gate_rank + self.d_gate_rank * self.n_groups * self.d_state
             gate = d_model * self.d_gate_rank + self.d_gate_rank * self.d_inner
-            low_rank = decay + gate
+            low_rank = decay + (0 if self.full_rank_gate else gate)
         small = self.d_convolved * self.d_conv + 3 * self.n_heads + self.d_inner
         return (
             Tensor("in_proj", "state", d_model * self._in_width() / tp),

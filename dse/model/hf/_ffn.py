@@ -1,0 +1,103 @@
+"""The feed-forward block of each layer."""
+
+from __future__ import annotations
+
+from dse.model.ffn import FFN
+from dse.model.ffn.dense import Dense
+from dse.model.ffn.moe import MoE
+from dse.model.hf._config import Config
+from dse.model.hf._recipes import Recipe
+
+_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "num_routed_experts")
+_TOP_K = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token")
+_SHARED_WIDTH = (
+    "shared_expert_intermediate_size",
+    "moe_shared_expert_intermediate_size",
+    "shared_intermediate_size",
+    "share_expert_dim",
+)
+
+
+def ffns(cfg: Config, recipe: Recipe, n_layers: int) -> list[FFN]:
+    """The feed-forward block of every layer, in order."""
+    sparse = _sparse_layers(cfg, n_layers)
+    experts: FFN | None = moe(cfg, recipe) if any(sparse) else None
+    single: FFN | None = None if all(sparse) else dense(cfg, recipe)
+    # The dense width of a model whose layers all route is in the file and means nothing.
+    cfg.get("intermediate_size", "intermediate_size_mlp", "dense_intermediate_size")
+    found = [experts if routed else single for routed in sparse]
+    return [block for block in found if block is not None]
+
+
+def dense(cfg: Config, recipe: Recipe) -> Dense:
+    """A dense block."""
+    cfg.get("mlp_bias", "mlp_type")
+    keys = ("intermediate_size_mlp", "dense_intermediate_size", "intermediate_size")
+    named = (*keys, "n_inner", "ffn_dim")
+    if cfg.has(*named):
+        width = cfg.count(*named)
+    elif "n_inner" in cfg.text:  # GPT-2 style: null means four times the model width
+        width = 4 * cfg.count("hidden_size", "n_embd")
+    else:
+        raise cfg.error("missing key 'intermediate_size'")
+    return Dense(d_ff=width, gated=recipe.gated, bias=recipe.ffn_bias or cfg.flag("mlp_bias"))
+
+
+def moe(cfg: Config, recipe: Recipe) -> MoE:
+    """Routed experts and the shared width beside them."""
+    d_expert = cfg.count("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
+    n_shared, d_shared = _shared(cfg, recipe, d_expert)
+    has_correction = cfg.get("topk_method") == "noaux_tc"
+    return MoE(
+        n_experts=cfg.count(*_EXPERTS),
+        top_k=cfg.count(*_TOP_K),
+        d_expert=d_expert,
+        n_shared=n_shared,
+        d_shared=d_shared,
+        shared_gate=recipe.shared_gate and n_shared > 0,
+        router_bias=recipe.router_bias
+        or has_correction
+        or cfg.flag("use_routing_bias", "use_moe_router_bias"),
+        expert_bias=recipe.expert_bias,
+        gated=recipe.gated,
+        d_expert_model=cfg.get("moe_latent_size", "routed_expert_hidden_size"),
+    )
+
+
+def is_moe(cfg: Config) -> bool:
+    """Whether the file describes routed experts at all."""
+    return cfg.has(*_EXPERTS) and cfg.get("enable_moe_block") is not False
+
+
+def _shared(cfg: Config, recipe: Recipe, d_expert: int) -> tuple[int, int]:
+    """(number, width of each) of the shared experts."""
+    count = cfg.get("n_shared_experts", "num_shared_experts")
+    width = cfg.get(*_SHARED_WIDTH)
+    if cfg.flag("enable_moe_block"):  # Gemma 4: the dense block runs beside the routed experts
+        return 1, cfg.count("intermediate_size")
+    if width is not None:
+        return (1, int(width)) if width else (0, 0)
+    n_shared = int(count) if count is not None else recipe.n_shared
+    return (n_shared, d_expert) if n_shared else (0, 0)
+
+
+def _sparse_layers(cfg: Config, n_layers: int) -> list[bool]:
+    """Whether each layer routes to experts."""
+    if not is_moe(cfg):
+        cfg.get(*_TOP_K, "moe_intermediate_size", "expert_intermediate_size", *_SHARED_WIDTH)
+        cfg.get("decoder_sparse_step", "mlp_only_layers")
+        return [False] * n_layers
+    first = cfg.count("first_k_dense_replace", default=0)
+    listed = cfg.per_layer("mlp_layer_types", n_layers)
+    frequency = cfg.get("moe_layer_freq", default=1)
+    step = cfg.count("interleave_moe_layer_step", "decoder_sparse_step", default=1)
+    only_dense = set(cfg.get("mlp_only_layers", default=()))
+    if listed is not None:
+        return [kind == "sparse" for kind in listed[:n_layers]]
+    if isinstance(frequency, list):
+        marks = cfg.per_layer("moe_layer_freq", n_layers) or []
+        return [bool(mark) for mark in marks[:n_layers]]
+    return [
+        i >= first and i % frequency == 0 and (i + 1) % step == 0 and i not in only_dense
+        for i in range(n_layers)
+    ]

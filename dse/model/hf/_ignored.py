@@ -1,0 +1,63 @@
+"""Keys that change neither shapes nor bytes: training, sampling, tokens, positions, activations."""
+
+_TRAINING = """
+attention_dropout attn_pdrop embd_pdrop embedding_dropout hidden_dropout resid_pdrop
+residual_dropout dropout activation_dropout layerdrop initializer_range initializer_factor
+init_std aux_loss_alpha router_aux_loss_coef router_jitter_noise seq_aux output_router_logits
+output_attentions output_hidden_states pretraining_tp rescale_prenorm_residual residual_in_fp32
+time_step_floor time_step_limit time_step_max time_step_min time_step_rank num_logits_to_keep
+fused_dense flash_attn flash_rotary scale_attention_softmax_in_fp32 attention_softmax_in_fp32
+scale_attn_weights use_mamba_kernels chunk_size moe_shared_expert_overlap ep_size
+gradient_checkpointing z_loss_alpha _remove_final_layer_norm num_reward_heads
+"""
+_TOKENS = """
+bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id image_token_id
+image_token_index video_token_id video_token_index audio_token_id boa_token_id boi_token_id
+eoa_token_id eoa_token_index eoi_token_id vision_start_token_id vision_end_token_id
+media_placeholder_token_id image_placeholder video_placeholder media_placeholder ignore_index
+tokenizer_class id2label label2id
+"""
+_SAMPLING = """
+bad_words_ids begin_suppress_tokens suppress_tokens chunk_size_feed_forward diversity_penalty
+do_sample early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty
+forced_bos_token_id forced_eos_token_id length_penalty max_length min_length no_repeat_ngram_size
+num_beam_groups num_beams num_return_sequences output_scores prefix problem_type
+remove_invalid_values repetition_penalty return_dict return_dict_in_generate temperature top_k
+top_p typical_p task_specific_params finetuning_task pruned_heads tf_legacy_loss torchscript
+use_bfloat16 is_decoder is_encoder_decoder add_cross_attention cross_attention_hidden_size
+tie_encoder_decoder
+"""
+_POSITIONS = """
+rope_theta rope_scaling rope_parameters rope_interleave rope_local_base_freq swa_rope_theta
+compress_rope_theta rotary_dim partial_rotary_factor original_max_position_embeddings
+initial_context_length interpolate_factor indexer_rope_interleave use_mrope mla_use_nope
+no_rope_layers no_rope_layer_interval attn_temperature_tuning floor_scale attn_scale
+"""
+_ARITHMETIC = """
+hidden_act hidden_activation mlp_hidden_act activation_function mamba_hidden_act swiglu_limit
+swiglu_alpha activation_situ_beta activation_situ_linear_beta rms_norm_eps layer_norm_eps
+layer_norm_epsilon layernorm_epsilon norm_eps norm_epsilon norm_type use_gemma_norm
+attn_logit_softcapping final_logit_softcapping query_pre_attn_scalar attention_value_scale
+routed_scaling_factor moe_router_scaling_factor moe_router_activation_func moe_renormalize
+norm_topk_prob scoring_func n_group topk_group num_expert_group use_grouped_topk moe_router_dtype
+gate_lower_bound hc_eps hc_sinkhorn_iters output_gate_type use_bidirectional_attention
+full_attn_mod max_window_layers index_topk_freq index_topk_pattern index_skip_topk_offset
+index_share_for_mtp_iteration expand latent_moe_use_norm attn_res_block_size num_hash_layers
+hc_mult
+"""
+_SOFTWARE = """
+architectures auto_map _name_or_path _from_model_config _attn_implementation attn_implementation
+transformers_version use_cache cache_implementation torch_dtype dtype model_type
+language_model_only text_config attn_type_list use_unified_vision_chunk context_window_size
+prefill_chunk_size attention_sink_size rope_ratio
+"""
+_ENCODERS = """
+vision_config audio_config img_processor img_token_compression_config image_grid_pinpoints
+image_seq_length multimodal_projector_bias projector_hidden_act projector_hidden_size
+process_image_mode spatial_merge_size vision_feature_layer vision_feature_select_strategy
+vision_soft_tokens_per_image vocab_size_per_layer_input
+"""
+
+IGNORED = frozenset(
+    " ".join((_TRAINING, _TOKENS, _SAMPLING, _POSITIONS, _ARITHMETIC, _SOFTWARE, _ENCODERS)).split()
+)

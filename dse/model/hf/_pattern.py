@@ -1,0 +1,75 @@
+"""Which kind of attention each layer has, from the many ways that configs say it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dse.model.hf._config import Config
+from dse.model.hf._recipes import Recipe
+
+Kind = Literal["full", "sliding", "linear"]
+_LAYER_TYPES: dict[str, Kind] = {
+    "full_attention": "full",
+    "attention": "full",
+    "sliding_attention": "sliding",
+    "chunked_attention": "sliding",
+    "linear_attention": "linear",
+}
+
+
+def n_layers_of(cfg: Config) -> int:
+    """The number of layers; hybrids may state only a list or string of their kinds."""
+    if cfg.has("num_hidden_layers", "n_layer", "num_layers"):
+        return cfg.count("num_hidden_layers", "n_layer", "num_layers")
+    listed = cfg.get("layers_block_type", "hybrid_override_pattern", "layer_types", "block_configs")
+    if listed is None:
+        cfg.need("num_hidden_layers")
+    return len(listed)
+
+
+def window_of(cfg: Config) -> int | None:
+    """Tokens of the sliding window or local chunk; None where none is in use.
+
+    A window that is switched off, or is as long as the context, is none (Qwen2, Phi-4-mini).
+    """
+    chunk = cfg.get("attention_chunk_size")
+    window = cfg.get("sliding_window", "sliding_window_size")
+    if cfg.get("use_sliding_window") is False:
+        return None
+    found = window if window is not None else chunk
+    limit = cfg.get("max_position_embeddings", "n_positions", default=found)
+    return int(found) if found and int(found) < limit else None
+
+
+def kinds_of(cfg: Config, recipe: Recipe, n_layers: int) -> list[Kind]:
+    """The kind of each layer's attention."""
+    window = window_of(cfg)
+    listed = cfg.per_layer("layer_types", n_layers)
+    if listed is not None:
+        unknown = sorted({str(kind) for kind in listed} - _LAYER_TYPES.keys())
+        if unknown:
+            raise cfg.error(f"layer_types: unknown kind {unknown[0]!r}", ", ".join(_LAYER_TYPES))
+        found = [_LAYER_TYPES[kind] for kind in listed[:n_layers]]
+        cfg.get("full_attention_interval", "sliding_window_pattern", "_sliding_window_pattern")
+    elif (marks := cfg.per_layer("hybrid_layer_pattern", n_layers)) is not None:
+        found = ["sliding" if mark else "full" for mark in marks[:n_layers]]
+    elif cfg.has("full_attention_interval"):
+        every = cfg.count("full_attention_interval")
+        found = ["full" if (i + 1) % every == 0 else "linear" for i in range(n_layers)]
+    else:
+        found = [_by_default(cfg, recipe, i, window) for i in range(n_layers)]
+    return [kind if window or kind != "sliding" else "full" for kind in found]
+
+
+def _by_default(cfg: Config, recipe: Recipe, layer: int, window: int | None) -> Kind:
+    every = cfg.get("sliding_window_pattern", "_sliding_window_pattern")
+    every = every or recipe.window_every or recipe.chunk_every
+    if window is None:
+        return "full"
+    if every:
+        return "full" if (layer + 1) % every == 0 else "sliding"
+    if recipe.first_window == "even":
+        return "sliding" if layer % 2 == 0 else "full"
+    if cfg.flag("use_sliding_window"):
+        return "sliding" if layer >= cfg.count("max_window_layers", default=0) else "full"
+    return "sliding"
