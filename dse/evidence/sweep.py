@@ -18,6 +18,7 @@ from dse.model.precision import Precision
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.engine import Engine
 from dse.serving.layout import Layout
+from dse.serving.schedulers import PrefillFirst
 
 # vLLM 0.8.0 made the V1 engine the default: https://github.com/vllm-project/vllm/releases/tag/v0.8.0
 V1_DATE = "2025-03-18"
@@ -124,6 +125,7 @@ def _engine(row: Measurement, catalog: Catalog) -> Engine:
     budget = V0_CHUNKED_TOKENS if chunked and is_v0 else engine.max_num_batched_tokens
     return replace(
         engine,
+        scheduler=engine.scheduler if chunked else PrefillFirst(),
         max_num_seqs=int(given.get("max-num-seqs") or engine.max_num_seqs),
         max_num_batched_tokens=int(given.get("max-num-batched-tokens") or budget),
         prefix_caching="prefix_caching=False" not in row.notes and engine.prefix_caching,

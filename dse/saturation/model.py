@@ -234,7 +234,8 @@ def _chunked(lane: _Lane) -> _Cycle:
     clump = lane.clump(lane.most, per_step)
     chunk = np.minimum(free, clump * prompt)
     share = np.minimum(per_step * prompt / chunk, 1.0)
-    mixed_s, decode_s = lane.mixed_step_s(n_decode, chunk), lane.decode_step_s(n_decode)
+    beside = np.clip(lane.most - np.maximum(chunk / prompt, 1.0), 0.0, n_decode)
+    mixed_s, decode_s = lane.mixed_step_s(beside, chunk), lane.decode_step_s(n_decode)
     step_s = share * mixed_s + (1.0 - share) * decode_s
     is_full = per_step >= 0.999 * full
     own_s = np.maximum(prompt / free, 1.0) * mixed_s
@@ -252,11 +253,15 @@ def _chunked(lane: _Lane) -> _Cycle:
 
 
 def _batched(lane: _Lane) -> _Cycle:
-    """Prompts in steps of their own, before decoding goes on (prefill first, static batches)."""
-    n_decode, steps = lane.most, lane.decode_steps
-    finished = n_decode / np.maximum(steps, 1.0)
-    clump = np.where(lane.schedule == 2, n_decode, lane.clump(n_decode, finished))
-    chunk = np.minimum(clump * lane.prompt, lane.budget)
+    """Whole prompts in steps of their own, before decoding goes on (prefill first), or all of a
+    batch at once, which then decodes to its longest output (static).
+    """
+    n_decode, is_static = lane.most, lane.schedule == 2
+    longest = 1.0 + np.sqrt(lane.cv2 * 2.0 * np.log(np.maximum(n_decode, 1.0)))
+    steps = lane.decode_steps * np.where(is_static, longest, 1.0)
+    clump = lane.clump(n_decode, n_decode / np.maximum(steps, 1.0))
+    batched = np.minimum(clump * lane.prompt, np.maximum(lane.budget, lane.prompt))
+    chunk = np.where(is_static, n_decode * lane.prompt, batched)
     prompt_s = lane.mixed_step_s(np.zeros_like(chunk), chunk)
     decode_s = lane.decode_step_s(n_decode)
     prompts_s = n_decode * lane.prompt / chunk * prompt_s
