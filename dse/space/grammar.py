@@ -15,6 +15,7 @@ __all__ = [
     "AUTO",
     "BranchFile",
     "ContextFile",
+    "DTypeName",
     "LayoutFile",
     "Many",
     "Named",

@@ -15,7 +15,7 @@ from dse.serving.legality import Illegal, check
 from dse.space.axes import Axis, Value
 from dse.space.structure import DEGREES, Parts
 
-__all__ = ["Degrees", "Lattice", "lattice"]
+__all__ = ["Degrees", "Lattice", "lattice", "prefix", "values_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

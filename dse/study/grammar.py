@@ -85,19 +85,19 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestsForm:
+class _RequestsForm:
     """Reads `10 x concurrency`, or a count."""
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> Any:
         """Read text or a number."""
         return {
             "type": "function-plain",
-            "function": {"type": "no-info", "function": requests_of},
+            "function": {"type": "no-info", "function": _requests},
             "json_schema_input_schema": {"type": "str"},
         }
 
 
-def requests_of(value: object) -> Requests:
+def _requests(value: object) -> Requests:
     """Return what `10 x concurrency` or a count means."""
     if isinstance(value, str) and (match := re.fullmatch(r"(\d+)\s*[x×*]\s*concurrency", value)):
         found = Requests(int(match[1]), per_concurrency=True)
@@ -116,7 +116,7 @@ class WorkloadFile:
     of `n_prefixes` texts.
     """
 
-    requests: Annotated[Requests, RequestsForm()] | None = None
+    requests: Annotated[Requests, _RequestsForm()] | None = None
     lengths: Annotated[
         UniformLengths | LognormalLengths | Literal["constant"],
         Keyed((("uniform", UniformLengths), ("lognormal", LognormalLengths)), ("constant",)),

@@ -62,7 +62,7 @@ Price = Quoted | Owned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuotedFile:
+class _QuotedFile:
     """`{usd_per_hour: 2.10 USD/h, source: …}`."""
 
     usd_per_hour: UsdPerHour
@@ -70,12 +70,12 @@ class QuotedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class PriceForm:
+class _PriceForm:
     """Reads a price: `1.90 USD/h`, a list of such, or a mapping."""
 
     inner: Any = field(
         default=Keyed(
-            (("usd_per_hour", QuotedFile), ("capex", Owned)),
+            (("usd_per_hour", _QuotedFile), ("capex", Owned)),
             one=UsdPerHour,
             many=tuple[UsdPerHour, ...],
         )
@@ -90,13 +90,13 @@ class PriceForm:
         }
 
 
-PRICE = PriceForm()
+PRICE = _PriceForm()
 
 
 def _price(value: Any) -> Price:
     if isinstance(value, Owned):
         return value
-    if isinstance(value, QuotedFile):
+    if isinstance(value, _QuotedFile):
         return Quoted(usd_per_hour=(value.usd_per_hour,), source=value.source)
     found = value if isinstance(value, tuple) else (value,)
     if not found:

@@ -12,7 +12,7 @@ from dse.space import Space
 from dse.space.where import Words
 from dse.space.words import words_of
 
-__all__ = ["METRICS", "column_words", "result_words"]
+__all__ = ["METRICS", "column_words", "known_columns", "result_words"]
 
 _LATENCIES = ("ttft", "tpot", "itl", "e2e", "queue")
 _STATISTICS = ("mean", "p50", "p90", "p95", "p99")

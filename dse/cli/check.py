@@ -1,0 +1,91 @@
+"""`dse check`: read a study or a space, list its faults, say its size and what it will cost."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from dse.cli._output import Json, console, emit_json
+
+Settings = Annotated[
+    tuple[str, ...],
+    Parameter(name="--set", consume_multiple=False, help="Override a key: search.method=bound."),
+]
+
+
+def check(
+    file: Path,
+    /,
+    *,
+    scenario: str | None = None,
+    set_: Settings = (),
+    json: Json = False,
+) -> int:
+    """Read a study or space, list all of its faults, and predict what answering it costs.
+
+    Parameters
+    ----------
+    file
+        The YAML file of a study or of a space.
+    scenario
+        The scenario of the study whose overrides are laid on.
+    """
+    from dse.cli._settings import settings_of
+    from dse.study.check import check as check_file
+
+    found = check_file(file, scenario=scenario, set_=settings_of(set_))
+    if json:
+        emit_json(found)
+    else:
+        _print(file, found)
+    return 0 if found["ok"] else 2
+
+
+def _print(file: Path, found: dict[str, Any]) -> None:
+    if not found["ok"]:
+        _print_faults(file, found["faults"])
+        return
+    out = console()
+    n_points, n_structural = found["n_points"], found["n_structural"]
+    out.print(f"{file}: {found['kind']}, {n_points:,} points, {n_structural:,} structures")
+    _print_axes(found)
+    if predicted := found.get("predicted"):
+        low, high = predicted["n_simulations"]
+        cheap, dear = predicted["cpu_s"]
+        out.print(
+            f"illegal {predicted['n_illegal']:,} points; predicted {low:,} to {high:,} simulations,"
+            f" {cheap:,.1f} to {dear:,.1f} CPU s, fewer where walls kill or results are reused"
+        )
+    for name in found.get("unsupported", ()):
+        out.print(f"cannot be simulated: {name}")
+    for note in found.get("notes", ()):
+        out.print(f"note: {note}")
+
+
+def _print_axes(found: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table("branch", "axis", "n", "values", box=None, pad_edge=False)
+    for branch, axes in found["values"].items():
+        title = f"{branch} ({found['branches'][branch]:,})"
+        for axis, values in axes.items():
+            if len(values) > 1 or axis in {"model", "gpu", "n_gpus", "context"}:
+                table.add_row(title, axis, str(len(values)), _shown(values))
+                title = ""
+    console().print(table)
+
+
+def _shown(values: list[Any]) -> str:
+    texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    return ", ".join(texts if len(texts) <= 12 else [*texts[:5], "…", *texts[-2:]])
+
+
+def _print_faults(file: Path, faults: list[dict[str, Any]]) -> None:
+    import sys
+
+    for fault in faults:
+        place = f"{fault['file']}:{fault['line']}:{fault['column']}"
+        path = f"{fault['path']}: " if fault["path"] else ""
+        sys.stderr.write(f"{place}: {path}{fault['message']}\n")
+    count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+    sys.stderr.write(f"dse: {count} in {file}; nothing was run\n")
