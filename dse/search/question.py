@@ -9,7 +9,7 @@ import polars as pl
 from dse.pareto import Objective
 
 Evaluate = Callable[[pl.DataFrame], pl.DataFrame]
-"""Rows of survivors → a row a point and replicate: `point`, `replicate`, `status`, `error`, metrics."""
+"""Rows of survivors → a row a point and replicate: `point`, `replicate`, `status`, `error`, …"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,10 +64,11 @@ CREATE TABLE latency_sketch (
     point_id   VARCHAR NOT NULL,
     replicate  INTEGER NOT NULL,
     physics_id VARCHAR NOT NULL,
-    ttft_s     DOUBLE[],                      -- one entry a class of requests; the four lists align
-    tpot_s     DOUBLE[],                      -- NaN for requests of one output token
-    e2e_s      DOUBLE[],
-    n_requests DOUBLE[],                      -- requests of the class
+    ttft_code  USMALLINT[],                   -- one entry a request; 0: not defined, else
+    tpot_code  USMALLINT[],                   --   2 ^ ((code − 1) / 2048 − 16) s
+    e2e_code   USMALLINT[],
+    n_requests BIGINT,                        -- measured; every k-th is kept where they are many
+    n_rejected BIGINT,                        -- refused by the engine: they meet no SLO
     PRIMARY KEY (point_id, replicate, physics_id)
 );
 

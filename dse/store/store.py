@@ -110,7 +110,7 @@ class Store:
             return
         empty = [name for name, dtype in frame.schema.items() if dtype == pl.Null]
         frame = frame.drop(empty)
-        if table == "result":
+        if "replicate" in frame.columns:
             frame = frame.with_columns(pl.col("replicate").cast(pl.Int32))
         with self._lock:
             self._raise_failure()
@@ -120,18 +120,19 @@ class Store:
                 self._timer.daemon = True
                 self._timer.start()
 
-    def results(self, keys: pl.DataFrame | None = None) -> pl.DataFrame:
-        """The stored rows of `keys` (of all keys if None), those still waiting included.
+    def results(self, keys: pl.DataFrame | None = None, table: str = "result") -> pl.DataFrame:
+        """The rows of `keys` (of all keys if None) in `table`, those still waiting included.
 
-        Rows come in the order of `keys`, else in the file's; keys without a result give no row.
+        `table` is `result` or `latency_sketch`. Rows come in the order of `keys`, else in the
+        file's; keys without a result give no row.
         """
         with self._lock:
             self._raise_failure()
-            waiting = [frame for table, frame in self._pending if table == "result"]
+            waiting = [frame for name, frame in self._pending if name == table]
             if keys is None:
-                stored = self.query("SELECT * FROM result")
+                stored = self.query(f"SELECT * FROM {table}")
             else:
-                stored = self._stored(keys.select(KEYS))
+                stored = self._stored(keys.select(KEYS), table)
         rows = _first_success(pl.concat([stored, *waiting], how="diagonal_relaxed"))
         if keys is None:
             return rows
@@ -151,7 +152,7 @@ class Store:
                 _replace(connection, table, frame)
 
     def flush(self) -> None:
-        """Write every waiting row, in one commit a batch; on an error the rows keep waiting."""
+        """Write every waiting row in one commit; on an error all keep waiting."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -161,8 +162,10 @@ class Store:
             mine = self._file_stamp() == self._stamp
             batches = _batches(self._pending)
             with self._writing() as connection:
+                connection.execute("BEGIN")
                 for table, rows in batches:
                     _append(connection, table, rows)
+                connection.execute("COMMIT")
             if mine:
                 self._keys = pl.concat([self._keys, *self._pending_keys()])
                 self._stamp = self._file_stamp()
@@ -206,13 +209,13 @@ class Store:
             frame.select(*KEYS, "status") for table, frame in self._pending if table == "result"
         ]
 
-    def _stored(self, keys: pl.DataFrame) -> pl.DataFrame:
+    def _stored(self, keys: pl.DataFrame, table: str) -> pl.DataFrame:
         present = keys.join(self._known_keys(), on=list(KEYS), how="semi")
         if present.is_empty():
-            return pl.DataFrame(schema=_KNOWN_TYPES)
+            return pl.DataFrame(schema=_KEY_TYPES)
         with connected(self.path, read_only=True, patience_s=_READER_PATIENCE_S) as connection:
             connection.register("wanted", present)
-            sql = f"FROM result SEMI JOIN wanted USING ({', '.join(KEYS)})"
+            sql = f"FROM {table} SEMI JOIN wanted USING ({', '.join(KEYS)})"
             return _selected(connection, sql)
 
 
@@ -253,6 +256,8 @@ def _first_success(rows: pl.DataFrame) -> pl.DataFrame:
     """One row a key: the first success, else the first failure; order kept otherwise."""
     if rows.select(KEYS).is_unique().all():
         return rows
+    if "status" not in rows.columns:
+        return rows.unique(list(KEYS), keep="first", maintain_order=True)
     ranked = rows.sort(pl.col("status") != "ok", maintain_order=True)
     return ranked.unique(list(KEYS), keep="first", maintain_order=True)
 
@@ -278,11 +283,9 @@ def _replace(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFra
 def _registered(
     connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame
 ) -> Iterator[None]:
-    """One commit in which `rows` are the view `incoming` and `table` has all of their columns."""
+    """While `rows` are the view `incoming`, and `table` has all of their columns."""
     connection.register("incoming", rows)
-    connection.execute("BEGIN")
     if table in WIDENING:
         widen(connection, table, "incoming")
     yield
-    connection.execute("COMMIT")
     connection.unregister("incoming")

@@ -41,8 +41,14 @@ CREATE OR REPLACE VIEW near_misses AS
 SELECT last_run.study, near_miss.* EXCLUDE (run_id), point.* EXCLUDE (point_id)
 FROM last_run JOIN near_miss USING (run_id) LEFT JOIN point USING (point_id);
 
--- One row a class of requests: goodput under any SLO is a sum of n_requests over a WHERE.
+-- One row a kept request: the share that meets an SLO is a count over a WHERE.
 CREATE OR REPLACE VIEW request_latency AS
-SELECT point_id, replicate, physics_id, unnest(ttft_s) AS ttft_s, unnest(tpot_s) AS tpot_s,
-       unnest(e2e_s) AS e2e_s, unnest(n_requests) AS n_requests
-FROM latency_sketch;
+SELECT point_id, replicate, physics_id,
+       if(ttft_code = 0, NULL, 2 ** ((ttft_code - 1) / 2048 - 16)) AS ttft_s,
+       if(tpot_code = 0, NULL, 2 ** ((tpot_code - 1) / 2048 - 16)) AS tpot_s,
+       if(e2e_code = 0, NULL, 2 ** ((e2e_code - 1) / 2048 - 16)) AS e2e_s
+FROM (
+    SELECT point_id, replicate, physics_id, unnest(ttft_code)::DOUBLE AS ttft_code,
+           unnest(tpot_code)::DOUBLE AS tpot_code, unnest(e2e_code)::DOUBLE AS e2e_code
+    FROM latency_sketch
+);

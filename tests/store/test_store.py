@@ -118,21 +118,30 @@ def test_replicates_are_averaged(store):
     assert (found["n_replicates"], found["output_tok_per_s_per_gpu"]) == (2, 2.0)
 
 
-def test_goodput_of_any_slo_is_a_sum_over_the_sketch(store):
-    store.append(
+def test_goodput_of_any_slo_is_a_count_over_the_sketch(store):
+    # 0.125 s, 1 s and 4 s are 2^-3, 2^0 and 2^2: codes 1 + 2048 · (octave + 16).
+    codes = {octave: 1 + 2048 * (octave + 16) for octave in (-6, -3, 0, 2)}
+    sketch = (
         rows(1)
         .drop("status", "tpot_mean_s")
         .with_columns(
-            ttft_s=pl.Series([[0.1, 3.0]]),
-            tpot_s=pl.Series([[0.02, 0.02]]),
-            e2e_s=pl.Series([[2.0, 5.0]]),
-            n_requests=pl.Series([[90.0, 10.0]]),
-        ),
-        table="latency_sketch",
+            ttft_code=pl.Series([[codes[-3], codes[2], codes[0]]], dtype=pl.List(pl.UInt16)),
+            tpot_code=pl.Series([[codes[-6], codes[-6], 0]], dtype=pl.List(pl.UInt16)),
+            e2e_code=pl.Series([[codes[0], codes[2], codes[0]]], dtype=pl.List(pl.UInt16)),
+            n_requests=pl.lit(3),
+            n_rejected=pl.lit(0),
+        )
     )
+    store.append(sketch, table="latency_sketch")
+    store.append(rows(1))
     store.flush()
-    good = "SELECT sum(n_requests) AS n FROM request_latency WHERE ttft_s <= 2 AND tpot_s <= 0.04"
-    assert store.query(good)["n"].item() == 90.0
+    found = store.query("SELECT ttft_s, tpot_s FROM request_latency ORDER BY ttft_s")
+    assert found["ttft_s"].to_list() == [0.125, 1.0, 4.0]
+    assert found["tpot_s"].to_list() == [0.015625, None, 0.015625]
+    assert (
+        store.results(rows(1), "latency_sketch")["ttft_code"].to_list()
+        == sketch["ttft_code"].to_list()
+    )
 
 
 def test_rows_reach_the_file_within_the_flush_interval(path):
