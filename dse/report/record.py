@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Funnel:
     """How many points each step removed. `killed` is per wall, `illegal` per legality rule,
-    `screened` per screen of the study; all count points."""
+    `screened` per screen of the study; all count points.
+    """
 
     n_candidates: int
     illegal: Mapping[str, int] = field(default_factory=dict)

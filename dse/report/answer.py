@@ -1,0 +1,205 @@
+"""The answer box: what to launch, what it gives, how sure that is, and why nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import polars as pl
+
+from dse.report.layouts import family, is_apart, label, sentence
+from dse.report.quantities import Quantity, cell, number, quantity
+from dse.report.record import Outcome
+from dse.report.subject import Subject
+
+__all__ = ["Answer", "Fact", "Rival", "answer", "gpus_for"]
+
+Row = Mapping[str, Any]
+GPUS_PER_NODE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One number of the answer; `band` is its range where a validation gives one."""
+
+    title: str
+    value: str
+    unit: str = ""
+    band: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """The best of another GPU or layout family, and why it is not the answer."""
+
+    what: str
+    point_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The recommended point in words and numbers; `headline` says so where nothing is feasible."""
+
+    feasible: bool
+    headline: str
+    point_id: str = ""
+    facts: tuple[Fact, ...] = ()
+    margins: tuple[str, ...] = ()
+    sure: tuple[str, ...] = ()
+    rivals: tuple[Rival, ...] = ()
+
+
+def answer(outcome: Outcome, subject: Subject) -> Answer:
+    """The answer of a study."""
+    best = outcome.best
+    if best is None:
+        return Answer(feasible=False, headline=_nothing(outcome, subject))
+    return Answer(
+        feasible=True,
+        headline=sentence(best),
+        point_id=str(best["point_id"]),
+        facts=tuple(_facts(best, subject)),
+        margins=tuple(_margins(best, subject, outcome.details.get(best["point_id"], {}))),
+        sure=tuple(_sure(best, outcome, subject)),
+        rivals=tuple(_rivals(outcome, subject, best)),
+    )
+
+
+def gpus_for(row: Row, target_req_per_s: float) -> int | None:
+    """GPUs that serve `target_req_per_s` within the SLO: whole replicas, or whole deployments
+    where prefill and decode are apart. None where the goodput is not known or 0.
+    """
+    per_gpu = row.get("goodput_req_per_s_per_gpu")
+    if not per_gpu or not row.get("n_gpus"):
+        return None
+    unit = row["n_gpus"] if is_apart(row) else row["n_gpus"] // (row.get("n_replicas") or 1)
+    return int(ceil(target_req_per_s / (per_gpu * unit) - 1e-9) * unit)
+
+
+def _nothing(outcome: Outcome, subject: Subject) -> str:
+    n = outcome.funnel.n_candidates
+    text = f"None of {n:,} candidates keeps {subject.slo_text()} and the study's constraints."
+    if outcome.near_misses.height:
+        row = outcome.near_misses.row(0, named=True)
+        text += f" The nearest miss: {label(row)} on {row.get('gpu')}: {row.get('reason')}."
+    return text
+
+
+def _facts(best: Row, subject: Subject) -> list[Fact]:
+    columns = [subject.y.column, subject.x.column]
+    columns += [bound.column for bound in subject.bounds()]
+    columns += ["goodput_req_per_s_per_gpu", "output_tok_per_s_per_gpu", "usd_per_mtok_output"]
+    quantities = {each.column: each for each in (subject.y, subject.x)}
+    found = [
+        _fact(best, quantities.get(column) or quantity(column))
+        for column in dict.fromkeys(columns)
+        if best.get(column) is not None
+    ]
+    target = subject.target_req_per_s
+    if target is not None and (gpus := gpus_for(best, target)) is not None:
+        nodes = ceil(gpus / GPUS_PER_NODE)
+        note = f"{nodes} node{'s' if nodes > 1 else ''} of {GPUS_PER_NODE}"
+        found.append(
+            Fact(title=f"GPUs for {target:g} req/s", value=f"{gpus:,}", unit="GPUs", note=note)
+        )
+    return found
+
+
+def _fact(row: Row, each: Quantity) -> Fact:
+    low, high = row.get(f"lo_{each.column}"), row.get(f"hi_{each.column}")
+    band = ""
+    if low is not None and high is not None:
+        band = f"{number(low * each.scale)} to {number(high * each.scale)}"
+    value = number(row[each.column] * each.scale)
+    return Fact(title=each.title, value=value, unit=each.unit, band=band)
+
+
+def _margins(best: Row, subject: Subject, detail: Mapping[str, Any]) -> list[str]:
+    found = []
+    for bound in subject.bounds():
+        value = best.get(bound.column)
+        if value is not None:
+            room = 100 * (1 - value / bound.limit)
+            state = f"{room:.0f}% to spare" if room >= 0 else f"{-room:.0f}% over"
+            found.append(f"{bound.text}: {cell(bound.column, value)}, {state}")
+    if (peak := best.get("kv_peak_fraction")) is not None:
+        found.append(f"KV pool: {100 * peak:.0f}% used at its peak")
+    order = detail.get("walls", {}).get("wall_order") or []
+    concurrency = best.get("concurrency")
+    for each in order[:3]:
+        at = each.get("concurrency")
+        if at is None:
+            continue
+        text = f"{each['wall'].replace('_', ' ')} wall at {number(at)} requests in flight"
+        if concurrency:
+            text += f", {number(at / concurrency, 2)}× this load"
+        found.append(text)
+    return found
+
+
+def _sure(best: Row, outcome: Outcome, subject: Subject) -> list[str]:
+    found = []
+    banded = [column for column in best if column.startswith("lo_") and best[column] is not None]
+    if banded:
+        ranges = [
+            f"{quantity(c.removeprefix('lo_')).title} {cell(c, best[c])} to "
+            f"{cell(c, best['hi_' + c.removeprefix('lo_')])} {quantity(c).unit}"
+            for c in banded
+            if best.get("hi_" + c.removeprefix("lo_")) is not None
+        ]
+        found.append(f"By validation against measurements: {'; '.join(ranges)}.")
+    else:
+        found.append(
+            "No validation covers this GPU and regime: the numbers carry no error band, and "
+            "differences of a few per cent should not decide."
+        )
+    if best.get("is_tie"):
+        found.append("Its replicates overlap those of another member of the front: a tie.")
+    if statement := outcome.certificate.get("statement"):
+        found.append(f"Search: {statement}.")
+    return found
+
+
+def _rivals(outcome: Outcome, subject: Subject, best: Row) -> list[Rival]:
+    """The best feasible point of every other GPU, then of every other layout family."""
+    feasible = outcome.results
+    if "feasible" in feasible.columns:
+        feasible = feasible.filter(pl.col("feasible").fill_null(value=False))
+    first = subject.first
+    ranked = feasible.filter(pl.col(first.column).is_finite()).sort(
+        first.column, descending=first.better == "max", maintain_order=True
+    )
+    seen = {("gpu", best.get("gpu")), ("family", family(best))}
+    found = []
+    for row in ranked.unique(
+        [c for c in ("gpu", "family") if c in ranked.columns], keep="first", maintain_order=True
+    ).iter_rows(named=True):
+        keys = {("gpu", row.get("gpu")), ("family", family(row))} - seen
+        if keys:
+            seen |= keys
+            found.append(_rival(row, best, subject))
+    return found[:6]
+
+
+def _rival(row: Row, best: Row, subject: Subject) -> Rival:
+    parts = []
+    for each in (subject.first, subject.x, subject.y):
+        mine, other = best.get(each.column), row.get(each.column)
+        if mine and other is not None:
+            text = _against(each, other, mine)
+            if text not in parts:
+                parts.append(text)
+    what = f"{row.get('gpu')}, {label(row)}"
+    return Rival(what=what, point_id=str(row["point_id"]), why="; ".join(parts))
+
+
+def _against(each: Quantity, other: float, mine: float) -> str:
+    change = 100 * (other / mine - 1)
+    value = f"{number(other * each.scale)} {each.unit}".strip()
+    if abs(change) < 0.5:
+        return f"{each.title} {value}, the same"
+    worse = (change < 0) == (each.better == "max") if each.better else False
+    word = "worse" if worse else "better"
+    return f"{each.title} {value}, {abs(change):.0f}% {word}"

@@ -1,0 +1,1 @@
+"""The charts, the one home of Altair: named datasets in, Vega-Lite out, pixels never."""

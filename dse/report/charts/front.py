@@ -1,0 +1,137 @@
+"""The Pareto chart: what each GPU gives against what each user waits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import altair as alt
+
+from dse.report.charts._base import (
+    HEIGHT,
+    PICKED,
+    SOLID,
+    axis,
+    layered,
+    named,
+    picked,
+    shown,
+    stretched,
+    tooltips,
+    upward,
+)
+from dse.report.charts.theme import colours, shapes
+from dse.report.quantities import Quantity
+
+__all__ = ["FrontAxes", "front"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontAxes:
+    """What the Pareto chart shows.
+
+    `gpus`, `families` and `precisions` fix colours, shapes and lines. `bounds` are the SLO's lines
+    as (axis, value in the shown unit, label). The spans are what the axes show, in shown units;
+    `log_x`, `log_y` suit values over decades.
+    """
+
+    x: Quantity
+    y: Quantity
+    gpus: Sequence[str]
+    families: Sequence[str]
+    x_span: tuple[float, float]
+    y_span: tuple[float, float]
+    precisions: Sequence[str] = ()
+    bounds: Sequence[tuple[str, float, str]] = ()
+    log_x: bool = False
+    log_y: bool = False
+    optimistic: bool = False
+    details: Sequence[str] = ()
+
+
+def front(axes: FrontAxes) -> alt.LayerChart:
+    """Dominated points faint, front members full and joined by a line, SLO bounds as rules.
+
+    Datasets: `results` (one row a drawn point, `on_front`), `optimistic` where
+    `axes.optimistic`. A front that mixes precisions gets one line a precision.
+    """
+    texts = ["gpu", "layout", "precision", "context"]
+    numbers = [axes.x.column, axes.y.column, *axes.details]
+    base = shown(alt.Chart(named("results")), numbers)
+    place = base.encode(
+        x=_x(axes),
+        y=_y(axes),
+        color=alt.Color("gpu:N", scale=colours(axes.gpus), title="GPU", legend=SOLID),
+        shape=alt.Shape(
+            "family:N",
+            scale=shapes(axes.families),
+            title="layout family",
+            legend=SOLID,
+        ),
+        tooltip=tooltips(texts + numbers),
+    )
+    legend = alt.selection_point(name="kept", fields=["gpu"], bind="legend")
+    faint = (
+        place.transform_filter("!datum.on_front")
+        .mark_point(size=34, strokeWidth=1.2, cursor="pointer")
+        .encode(opacity=alt.when(legend).then(alt.value(0.38)).otherwise(alt.value(0.04)))
+        .add_params(legend)
+    )
+    members = (
+        place.transform_filter("datum.on_front")
+        .mark_point(size=120, filled=True, opacity=1.0, cursor="pointer")
+        .encode(opacity=alt.when(legend).then(alt.value(1.0)).otherwise(alt.value(0.15)))
+    )
+    ring = (
+        base.transform_filter(f"datum.point_id === {PICKED}")
+        .mark_point(size=420, shape="circle", strokeWidth=2.5, color="#D55E00")
+        .encode(x=_x(axes), y=_y(axes))
+    )
+    layers = [*_rules(axes), *_lines(axes, base), ring, faint, members]
+    return layered(layers, HEIGHT).add_params(picked())
+
+
+def _x(axes: FrontAxes) -> alt.X:
+    return alt.X(
+        f"{axes.x.column}_shown:Q", axis=axis(axes.x), scale=stretched(axes.x_span, axes.log_x)
+    )
+
+
+def _y(axes: FrontAxes) -> alt.Y:
+    return alt.Y(
+        f"{axes.y.column}_shown:Q", axis=upward(axes.y), scale=stretched(axes.y_span, axes.log_y)
+    )
+
+
+def _lines(axes: FrontAxes, base: alt.Chart) -> list[alt.Chart]:
+    """The front, and the dashed front that the floors would allow."""
+    line = base.transform_filter("datum.on_front").mark_line(
+        color="gray", strokeWidth=1.6, opacity=0.8, interpolate="linear"
+    )
+    line = line.encode(x=_x(axes), y=_y(axes), order=alt.Order(f"{axes.x.column}_shown:Q"))
+    if len(axes.precisions) > 1:
+        line = line.encode(
+            strokeDash=alt.StrokeDash(
+                "precision:N", sort=list(axes.precisions), title="front of weights / KV"
+            )
+        )
+    found = [line]
+    if axes.optimistic:
+        dashed = shown(alt.Chart(named("optimistic")), [axes.x.column, axes.y.column]).mark_line(
+            color="gray", strokeWidth=1.2, strokeDash=[2, 4]
+        )
+        order = alt.Order(f"{axes.x.column}_shown:Q")
+        found.append(dashed.encode(x=_x(axes), y=_y(axes), order=order))
+    return found
+
+
+def _rules(axes: FrontAxes) -> list[alt.Chart]:
+    found = []
+    for where, value, text in axes.bounds:
+        data = alt.Chart(alt.InlineData(values=[{"bound": value, "text": text}]))
+        rule = data.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color="#D55E00")
+        words = data.mark_text(align="left", baseline="top", dx=4, dy=2, color="#D55E00")
+        words = words.encode(text="text:N")
+        if where == "x":
+            found += [rule.encode(x="bound:Q"), words.encode(x="bound:Q", y=alt.value(0))]
+        else:
+            found += [rule.encode(y="bound:Q"), words.encode(y="bound:Q", x=alt.value(0))]
+    return found

@@ -1,0 +1,56 @@
+"""The report as Markdown, for pull requests and repositories."""
+
+from collections.abc import Iterator
+
+from dse.report.content import Content, Section
+from dse.report.tables import markdown
+
+__all__ = ["readme"]
+
+
+def readme(found: Content, *, pictures: str = "svg") -> str:
+    """The report in GitHub Markdown; `pictures` is the ending of its pictures, empty for none."""
+    blocks = [
+        *_head(found),
+        *(block for each in found.sections for block in _section(each, pictures)),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _head(found: Content) -> Iterator[str]:
+    yield f"# {found.subject.question}"
+    yield f"`{found.subject.name}` · {found.subject.slo_text()}"
+    best = found.answer
+    yield f"**{best.headline}**" if best.feasible else f"**Nothing is feasible.** {best.headline}"
+    if best.facts:
+        lines = ["| | |", "|:--|--:|"]
+        for fact in best.facts:
+            extra = f" ({fact.band or fact.note})" if fact.band or fact.note else ""
+            lines.append(f"| {fact.title} | {fact.value} {fact.unit}{extra} |")
+        yield "\n".join(lines)
+    for title, items in (("Margins", best.margins), ("How sure", best.sure)):
+        if items:
+            yield f"**{title}**\n\n" + "\n".join(f"- {item}" for item in items)
+    if best.rivals:
+        items = tuple(f"{rival.what}: {rival.why}" for rival in best.rivals)
+        yield "**Why not another**\n\n" + "\n".join(f"- {item}" for item in items)
+    for alert in found.alerts:
+        yield f"> {alert}"
+
+
+def _section(section: Section, pictures: str) -> Iterator[str]:
+    yield f"## {section.title}"
+    yield from section.lines
+    for each in section.charts:
+        if each.title:
+            yield f"### {each.title}"
+        if pictures:
+            yield f"![{each.alt}]({each.name}.{pictures})"
+        yield each.caption
+    yield from (markdown(each) for each in section.tables)
+    for title, pairs in section.lists:
+        if pairs:
+            yield f"### {title}" if title else ""
+            yield "\n".join(f"- **{term}**: {text}" for term, text in pairs)
+    if section.command:
+        yield f"```sh\n{section.command}\n```"

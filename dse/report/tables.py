@@ -1,0 +1,164 @@
+"""Frames as tables: the same columns and cells on the page, in Markdown and in the terminal."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from dse.report.quantities import cell, quantity
+from dse.report.record import Funnel, Outcome
+from dse.report.subject import Subject
+
+__all__ = ["Table", "front_table", "funnel_rows", "markdown", "near_misses"]
+
+MOST_ROWS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """`heads` and `rows` of text; `values` hold what each cell sorts by. `numeric` columns stand to
+    the right; `keys` is the `point_id` of each row where it has one.
+    """
+
+    columns: tuple[str, ...]
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    values: tuple[tuple[Any, ...], ...]
+    numeric: tuple[bool, ...]
+    keys: tuple[str, ...] = ()
+    note: str = ""
+
+
+def table(
+    frame: pl.DataFrame, columns: Sequence[str], heads: Mapping[str, str] | None = None
+) -> Table:
+    """The table of `columns` of `frame`, those that hold nothing left out."""
+    held = [
+        name
+        for name in dict.fromkeys(columns)
+        if name in frame.columns and frame[name].null_count() < frame.height
+    ]
+    rows = frame.head(MOST_ROWS)
+    note = ""
+    if frame.height > MOST_ROWS:
+        note = f"The first {MOST_ROWS} of {frame.height:,} rows; all are in front.parquet."
+    return Table(
+        columns=tuple(held),
+        heads=tuple((heads or {}).get(name) or quantity(name).label for name in held),
+        rows=tuple(
+            tuple(cell(name, value) for name, value in zip(held, row, strict=True))
+            for row in rows.select(held).iter_rows()
+        ),
+        values=tuple(rows.select(held).iter_rows()),
+        numeric=tuple(frame.schema[name].is_numeric() for name in held),
+        keys=tuple(rows["point_id"]) if "point_id" in rows.columns else (),
+        note=note,
+    )
+
+
+def front_table(front: pl.DataFrame, subject: Subject) -> Table:
+    """The front: what to launch, what it gives, what it costs; constant columns are left out."""
+    words = ["gpu", "n_gpus", "layout", "precision", "engine", "context", "batch", "concurrency"]
+    words += ["req_per_s"]
+    if front.height > 1:
+        words = [
+            name
+            for name in words
+            if name in ("gpu", "layout") or (name in front.columns and front[name].n_unique() > 1)
+        ]
+    latencies = [bound.column for bound in subject.bounds()]
+    numbers = [each.column for each in subject.objectives]
+    numbers += [*latencies, "goodput_req_per_s_per_gpu", "output_tok_per_s_per_gpu"]
+    numbers += ["usd_per_mtok_output"]
+    extras = ["slo_attainment", "mbu", "mfu"]
+    numbers += [name for name in extras if name in front.columns and front[name].n_unique() > 1]
+    return table(front, words + numbers)
+
+
+def near_misses(frame: pl.DataFrame) -> Table:
+    """The points that came nearest to being feasible, with what would make them so."""
+    columns = ["gpu", "n_gpus", "layout", "precision", "context", "batch", "concurrency"]
+    columns += ["req_per_s", "reason", "need", "limit_text", "margin", "remedy"]
+    if frame.is_empty():
+        return table(frame, [])
+    amounts = [
+        _amounts(row) for row in frame.select("demand", "limit", "unit").iter_rows(named=True)
+    ]
+    shown = frame.with_columns(
+        need=pl.Series([a[0] for a in amounts], dtype=pl.String),
+        limit_text=pl.Series([a[1] for a in amounts], dtype=pl.String),
+    )
+    heads = {
+        "reason": "killed by",
+        "need": "needs",
+        "limit_text": "limit",
+        "margin": "over by",
+        "remedy": "what would make it feasible",
+    }
+    percent = pl.format("{}%", (pl.col("margin") * 100).round(1))
+    return table(shown.with_columns(margin=percent), columns, heads)
+
+
+def funnel_rows(funnel: Funnel, n_feasible: int | None, n_front: int) -> list[dict[str, Any]]:
+    """The steps of the funnel in order: `step`, `kind`, `n`, `text`."""
+    steps: list[tuple[str, str, int]] = [("candidates", "left", funnel.n_candidates)]
+    for kind, counts in (
+        ("illegal", funnel.illegal),
+        ("wall", funnel.killed),
+        ("screen", funnel.screened),
+    ):
+        ordered = sorted(counts.items(), key=lambda item: -item[1])
+        steps += [(f"− {kind}: {name.replace('_', ' ')}", kind, n) for name, n in ordered if n]
+    steps.append(("survivors", "left", funnel.n_survivors))
+    steps.append(("− dropped by bound", "bound", funnel.n_dropped_by_bound))
+    steps.append(("simulated", "left", funnel.n_simulated + funnel.n_reused))
+    steps.append(("− failed", "failed", funnel.n_failed))
+    if n_feasible is not None:
+        steps.append(("keep SLO and constraints", "left", n_feasible))
+    steps.append(("on the front", "left", n_front))
+    return [
+        {"step": step, "kind": kind, "n": n, "text": f"{n:,}"}
+        for step, kind, n in steps
+        if n or kind == "left"
+    ]
+
+
+def markdown(found: Table) -> str:
+    """The table as GitHub Markdown."""
+    if not found.rows:
+        return ""
+    rule = ["--:" if right else ":--" for right in found.numeric]
+    lines = [found.heads, rule, *found.rows]
+    text = "\n".join("| " + " | ".join(_escaped(c) for c in line) + " |" for line in lines)
+    return f"{text}\n\n{found.note}" if found.note else text
+
+
+def provenance(outcome: Outcome) -> list[tuple[str, str]]:
+    """Versions, digests, seeds and the command, as title and text."""
+    found = []
+    for key, value in outcome.provenance.items():
+        text = (
+            ", ".join(f"{k} {v}" for k, v in value.items())
+            if isinstance(value, Mapping)
+            else (str(value))
+        )
+        if text:
+            found.append((key.replace("_", " "), text))
+    return found
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _amounts(row: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    from dse.base.units import UNITS, show
+
+    def text(value: float | None) -> str | None:
+        if value is None:
+            return None
+        unit = UNITS.get(row["unit"] or "")
+        return show(value, unit) if unit else f"{value:,.4g} {row['unit'] or ''}".strip()
+
+    return text(row["demand"]), text(row["limit"])
