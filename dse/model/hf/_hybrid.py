@@ -28,7 +28,10 @@ def nemotron_h(cfg: Config, recipe: Recipe, n_layers: int) -> list[LayerGroup]:
         listed = cfg.per_layer("hybrid_override_pattern", n_layers)
     if listed is None:
         raise cfg.error("missing key 'hybrid_override_pattern' or 'layers_block_type'")
+    # A pattern without a kind of block leaves that kind's keys without meaning.
     cfg.get("attention_bias", "mlp_bias", "sliding_window", "moe_shared_expert_intermediate_size")
+    cfg.get("intermediate_size", "moe_intermediate_size", "n_shared_experts", "head_dim")
+    cfg.get("num_attention_heads", "num_key_value_heads")
     blocks = {name: _block(cfg, recipe, name) for name in dict.fromkeys(map(_named, listed))}
     return [blocks[_named(name)] for name in listed[:n_layers]]
 

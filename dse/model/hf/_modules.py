@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
 
 # Our tensor → modules of one layer that hold it, over the families' spellings; one is enough.
 _IN_LAYER = {
@@ -68,9 +70,10 @@ def module_names(
     return tuple(f"layers.{layer}.{leaf}" for leaf in leaves)
 
 
-def listed(patterns: Iterable[str], names: tuple[str, ...]) -> bool:
+def listed(patterns: tuple[str, ...], names: tuple[str, ...]) -> bool:
     """Whether any pattern (name, prefix, glob or `re:` expression) covers one of `names`."""
-    return any(_covers(pattern, name) for pattern in patterns for name in names)
+    cover = _compiled(patterns)
+    return any(cover.matches(name) for name in names)
 
 
 def lookup(table: Mapping[str, str], names: tuple[str, ...]) -> str | None:
@@ -91,12 +94,33 @@ def canonical(pattern: str) -> str:
     return re.sub(r"^(model\.|language_model\.|backbone\.)+", "", pattern)
 
 
-def _covers(pattern: str, name: str) -> bool:
-    if pattern.startswith("re:"):
-        return re.match(pattern[3:], f"model.{name}") is not None
-    short = canonical(pattern)
-    if "*" in short:
-        return fnmatchcase(name, short) or fnmatchcase(name, f"{short}.*")
-    if "." in short:
-        return name == short or name.startswith(f"{short}.")
-    return short in name.split(".")
+@dataclass(frozen=True, slots=True)
+class _Cover:
+    """Patterns by kind: modules by full name, words that any component may be, and the rest."""
+
+    modules: dict[str, str]
+    words: frozenset[str]
+    globs: re.Pattern[str] | None
+    expressions: re.Pattern[str] | None
+
+    def matches(self, name: str) -> bool:
+        if lookup(self.modules, (name,)) is not None or self.words & set(name.split(".")):
+            return True
+        if self.globs is not None and self.globs.match(name):
+            return True
+        return self.expressions is not None and self.expressions.match(f"model.{name}") is not None
+
+
+@lru_cache(maxsize=8)
+def _compiled(patterns: tuple[str, ...]) -> _Cover:
+    short = [canonical(pattern) for pattern in patterns if not pattern.startswith("re:")]
+    starred = [pattern for pattern in short if "*" in pattern]
+    globs = [translate(each) for pattern in starred for each in (pattern, f"{pattern}.*")]
+    plain = [pattern for pattern in short if "*" not in pattern]
+    expressions = [f"(?:{pattern[3:]})" for pattern in patterns if pattern.startswith("re:")]
+    return _Cover(
+        {pattern: pattern for pattern in plain if "." in pattern},
+        frozenset(pattern for pattern in plain if "." not in pattern),
+        re.compile("|".join(globs)) if globs else None,
+        re.compile("|".join(expressions)) if expressions else None,
+    )
