@@ -30,10 +30,9 @@ def check(
     scenario
         The scenario of the study whose overrides are laid on.
     """
-    from dse.cli._settings import settings_of
     from dse.study.check import check as check_file
 
-    found = check_file(file, scenario=scenario, set_=settings_of(set_))
+    found = check_file(file, scenario=scenario, set_=set_)
     if json:
         emit_json(found)
     else:

@@ -33,7 +33,7 @@ def init(folder: Path = Path(), /, *, name: str = "first", json: Json = False) -
     if json:
         emit_json({"files": written})
         return 0
-    for name in written:
-        console().print(f"wrote {name}")
+    for path in files:
+        console().print(f"wrote {path}")
     console().print(f"next: dse check {written[-1]}, then dse run {written[-1]}")
     return 0

@@ -37,12 +37,13 @@ def read_branch(
     roles = _roles(reader, fields, shared)
     dimensions = _dimensions(reader, fields, roles)
     linked = {each for dimension in dimensions for each in dimension.names}
+    stated = linked | (tree.data.keys() if isinstance(tree.data, dict) else set())
     for key in _REQUIRED:
-        if key not in linked and not (isinstance(tree.data, dict) and key in tree.data):
+        if key not in stated and not {f"prefill_{key}", f"decode_{key}"} <= stated:
             reader.wrong((), f"required key {key!r} is missing in branch {name}")
     branch = None if reader.faults else _branch(name, fields, roles, dimensions, load)
     numeric = [*load, *(["batch"] if fields.get("batch") else [])]
-    where = _conditions(reader, fields, words_of(tuple(roles), numeric))
+    where = _conditions(reader, fields, words_of(tuple(roles), numeric, linked))
     if branch is None or reader.faults:
         return None, reader.faults
     return replace(branch, where=where), []

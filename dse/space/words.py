@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import polars as pl
 
@@ -27,10 +27,11 @@ _SHORT = {"isl": "isl_tokens", "osl": "osl_tokens"}
 _DTYPES: dict[type, DType] = {int: pl.Int64, float: pl.Float64, str: pl.String, bool: pl.Boolean}
 
 
-def words_of(roles: Sequence[Role], numeric: Iterable[str]) -> Words:
+def words_of(roles: Sequence[Role], numeric: Iterable[str], own: Collection[str] = ()) -> Words:
     """Return what conditions of a branch with these roles and numeric axes may name.
 
-    GPU facts go by their bare key (`hbm`) or path (`gpu.hbm`), all others by their path.
+    GPU facts go by their bare key (`hbm`) or path (`gpu.hbm`), all others by their path. `own` has
+    the records that a role has to itself (`decode_gpu`), whose facts go by their path alone.
     """
     words: dict[str, tuple[str, DType]] = {name: (name, pl.String) for name in TEXTS}
     words["n_gpus"] = ("n_gpus", pl.Int64)
@@ -44,10 +45,15 @@ def words_of(roles: Sequence[Role], numeric: Iterable[str]) -> Words:
     words |= {name: (name, NUMERIC[name]) for name in NUMERIC if name in axes}
     words |= {short: (name, NUMERIC[name]) for short, name in _SHORT.items()}
     for root in ("gpu", "fabric", "model", "engine"):
+        names = [name for role in roles if (name := f"{role}_{root}") in own]
+        words |= {name: (name, pl.String) for name in names}
         for path in scalar_facts(root):
-            words[path] = (path, _dtype(path))
+            for name in names or [root]:
+                full = f"{name}.{path.partition('.')[2]}"
+                words[full] = (full, _dtype(path))
     for path in scalar_facts("gpu"):
-        words.setdefault(path.removeprefix("gpu."), words[path])
+        if path in words:
+            words.setdefault(path.removeprefix("gpu."), words[path])
     return words
 
 

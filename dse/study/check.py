@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def check(
     path: str | Path,
     *,
     scenario: str | None = None,
-    set_: Mapping[str, str] | None = None,
+    set_: Mapping[str, str] | Sequence[str] = (),
     catalog: Catalog | None = None,
 ) -> dict[str, Any]:
     """Return what `dse check` prints of the file at `path`, faults included.
@@ -38,7 +38,7 @@ def check(
         if not is_study(path):
             found = load_space(path, catalog or Catalog.load())
             return _sized("space", found, size(found, catalog or Catalog.load()))
-        study = load_study(path, catalog, scenario=scenario, set_=set_ or {})
+        study = load_study(path, catalog, scenario=scenario, set_=set_)
     except SourceError as error:
         return {"ok": False, "faults": [asdict(fault) for fault in error.faults]}
     return _of_study(study)

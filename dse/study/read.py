@@ -43,10 +43,20 @@ def load_study(
     tree = resolve_includes(load_tree(file))
     if not isinstance(tree.data, dict):
         raise SourceError([tree.fault((), "a study is a mapping of keys; see `dse schema study`")])
-    settings = dict(set_) if isinstance(set_, Mapping) else dict(s.split("=", 1) for s in set_)
+    settings = dict(set_) if isinstance(set_, Mapping) else _settings(set_)
     merged, space_tree, faults = _merged(tree, file, scenario, settings)
     reader = _Reader(file, merged, space_tree, catalog, faults)
     return reader.study(scenario, settings)
+
+
+def _settings(items: Sequence[str]) -> dict[str, str]:
+    """Return `key=value` texts as a mapping; one that is no setting is a fault."""
+    found = {}
+    for item in items:
+        setting(item)
+        name, _, value = item.partition("=")
+        found[name] = value
+    return found
 
 
 def _merged(

@@ -36,8 +36,8 @@ space: ../spaces/{name}.yaml
 # Lengths are multiples of the context's; a run has this many requests.
 workload: {{lengths: {{uniform: [0.8, 1.0]}}, requests: 10 x concurrency}}
 
-# closed_loop: concurrency = batch x replicas. Or {{concurrency: [64, 256]}}, {{req_per_s: [1, 2]}}, or
-# max_goodput: the highest rate that keeps the SLO (the space then has no batch).
+# closed_loop: concurrency = batch x replicas. Or {{concurrency: [64, 256]}}, {{req_per_s: [1, 2]}},
+# or max_goodput: the highest rate that keeps the SLO (the space then has no batch).
 load: closed_loop
 
 # A request is good when it keeps every bound; `attainment` of them must.
