@@ -20,6 +20,7 @@ Index = NDArray[np.intp]
 
 # Waves of equal requests drift apart by their spread in length; 2.5 deviations hold a wave.
 WAVE_WIDTH = 2.5
+DRAIN_AT = (0.125, 0.375, 0.625, 0.875)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +63,11 @@ class Steady:
 def throughput(curves: Curves, which: ArrayLike, load: Load) -> Steady:
     """Predict each point: deployment `which` of `curves` under its entry of `load`."""
     lane = _Lane.of(curves, which, load)
-    static = lane.schedule == 2
     cycle = _cycle(lane)
-    span_s = 1.0 / cycle.req_per_s + _tail(lane, cycle) / lane.n_requests
-    rate = 1.0 / span_s
-    tpot = np.where(static, cycle.decode_s, cycle.tpot_s - _drained(lane, cycle))
+    drain = _drain(lane, cycle)
+    rate = 1.0 / (1.0 / cycle.req_per_s + drain.extra_s / lane.n_requests)
+    mixed = (1.0 - drain.share) * cycle.tpot_s + drain.share * drain.tpot_s
+    tpot = np.where(lane.schedule == 2, cycle.decode_s, mixed)
     tpot = np.where(lane.decode_steps > 0, tpot / lane.tokens_per_step, np.nan)
     decode_s = np.where(lane.decode_steps > 0, (lane.osl - 1.0) * tpot, 0.0)
     ttft = lane.in_flight / cycle.req_per_s - decode_s + _burst(lane, cycle) + lane.arrival_s
@@ -113,8 +114,10 @@ class _Lane:
         self.schedule, self.q = self._of("schedule"), self._of("q_tokens")
         self.budget, self.arrival_s = self._of("budget_tokens"), self._of("arrival_s")
         self.tokens_per_step = self._of("tokens_per_step")
+        concurrency = np.minimum(concurrency, n_requests)
         self.n_active = np.minimum(self.lanes, concurrency)
         self.in_flight = concurrency / self.n_active
+        self.group_lanes = np.clip(concurrency, 1.0, self.dp)
         self.n_requests = np.maximum(n_requests / self.n_active, 1.0)
         self.prompt = np.maximum(self.isl - cached, 1.0)
         self.decode_steps = np.maximum(self.osl - 1.0, 0.0) / self.tokens_per_step
@@ -161,21 +164,26 @@ class _Lane:
         multiple = self._of("graph_multiple")
         padded = np.where(multiple > 1, np.ceil(n_decode / multiple) * multiple, n_decode)
         padded = np.where((n_decode <= 2) | (n_decode > 512), n_decode, padded)
-        return self._with_host(self._gpu_s(n_decode, padded * self.q, n_decode * self.q), n_decode)
+        tokens = padded * self.q
+        gpu_s = self._gpu_s(n_decode, tokens, n_decode * self.q, tokens * self.group_lanes)
+        return self._with_host(gpu_s, n_decode)
 
-    def mixed_step_s(self, n_decode: Array, prompt_tokens: Array) -> Array:
-        """Seconds of a step that also computes `prompt_tokens` of whole or partial prompts."""
+    def mixed_step_s(self, n_decode: Array, prompt_tokens: Array, group_tokens: Array) -> Array:
+        """Seconds of a step that also computes `prompt_tokens` of whole or partial prompts on a
+        lane, `group_tokens` of them on all lanes of its expert group.
+        """
         prompts = prompt_tokens / self.prompt
-        rows = n_decode * self.q + prompts
-        gpu_s = self._gpu_s(n_decode, n_decode * self.q + prompt_tokens, rows)
+        decodes = n_decode * self.q
+        everyone = decodes * self.group_lanes + group_tokens
+        gpu_s = self._gpu_s(n_decode, decodes + prompt_tokens, decodes + prompts, everyone)
         gpu_s = gpu_s + prompts * self.prompt_attention_s + self._of("launch_s")
         gpu_s = gpu_s + self._of("mixed_s")
         host_s = prompt_tokens * self._of("host_token_s")
         return self._with_host(gpu_s, n_decode + np.maximum(prompts, 1.0), host_s)
 
-    def _gpu_s(self, n_decode: Array, tokens: Array, rows: Array) -> Array:
+    def _gpu_s(self, n_decode: Array, tokens: Array, rows: Array, group_tokens: Array) -> Array:
         found = self._at("token_s", TOKENS, tokens) + self._at("head_s", SEQS, rows)
-        found = found + self._at("group_s", TOKENS, tokens * self.dp)
+        found = found + self._at("group_s", TOKENS, group_tokens)
         decodes = self._scan_s(n_decode) + self._at("draft_s", SEQS, n_decode)
         return np.asarray(found + np.where(n_decode > 0, decodes, 0.0))
 
@@ -190,6 +198,19 @@ class _Lane:
         """
         spread = np.maximum(self.decode_steps * self.spread * WAVE_WIDTH, 1.0)
         return np.minimum(np.maximum(n_decode / spread, np.maximum(per_step, 1.0)), n_decode)
+
+    def drifted(self, is_full: NDArray[np.bool_]) -> Array:
+        """How far waves have dissolved: 0 for equal requests in lock-step, 1 for a stream."""
+        queued = (self.most < 0.999 * self.in_flight) | is_full
+        return np.where(queued, 1.0, np.minimum(self.spread * WAVE_WIDTH, 1.0))
+
+    def any_rank(self, share: Array, is_full: NDArray[np.bool_]) -> Array:
+        """The share of steps in which any of the DP ranks, which step together, holds prompts: the
+        same steps in lock-step, independent ones once they have drifted.
+        """
+        apart = 1.0 - (1.0 - share) ** self.group_lanes
+        drifted = self.drifted(is_full)
+        return np.asarray((1.0 - drifted) * share + drifted * apart)
 
     @property
     def spread(self) -> Array:
@@ -233,11 +254,13 @@ def _chunked(lane: _Lane) -> _Cycle:
     free = np.maximum(lane.budget - n_decode * lane.q, 1.0)
     clump = lane.clump(lane.most, per_step)
     chunk = np.minimum(free, clump * prompt)
-    share = np.minimum(per_step * prompt / chunk, 1.0)
-    beside = np.clip(lane.most - np.maximum(chunk / prompt, 1.0), 0.0, n_decode)
-    mixed_s, decode_s = lane.mixed_step_s(beside, chunk), lane.decode_step_s(n_decode)
-    step_s = share * mixed_s + (1.0 - share) * decode_s
+    own = np.minimum(per_step * prompt / chunk, 1.0)
     is_full = per_step >= 0.999 * full
+    share = lane.any_rank(own, is_full)
+    beside = np.clip(lane.most - np.maximum(chunk / prompt, 1.0), 0.0, n_decode)
+    mixed_s = lane.mixed_step_s(beside, chunk, chunk * lane.group_lanes * own / share)
+    decode_s = lane.decode_step_s(n_decode)
+    step_s = share * mixed_s + (1.0 - share) * decode_s
     own_s = np.maximum(prompt / free, 1.0) * mixed_s
     others = (step_s * (steps + prompt_steps) - own_s) / np.maximum(steps, 1e-9)
     return _Cycle(
@@ -262,7 +285,7 @@ def _batched(lane: _Lane) -> _Cycle:
     clump = lane.clump(n_decode, n_decode / np.maximum(steps, 1.0))
     batched = np.minimum(clump * lane.prompt, np.maximum(lane.budget, lane.prompt))
     chunk = np.where(is_static, n_decode * lane.prompt, batched)
-    prompt_s = lane.mixed_step_s(np.zeros_like(chunk), chunk)
+    prompt_s = lane.mixed_step_s(np.zeros_like(chunk), chunk, chunk * lane.group_lanes)
     decode_s = lane.decode_step_s(n_decode)
     prompts_s = n_decode * lane.prompt / chunk * prompt_s
     cycle_s = steps * decode_s + prompts_s
@@ -279,42 +302,49 @@ def _batched(lane: _Lane) -> _Cycle:
     )
 
 
-def _is_drifted(lane: _Lane, cycle: _Cycle) -> Array:
-    """How far waves have dissolved: 0 for equal requests in lock-step, 1 for a steady stream."""
-    queued = (lane.most < 0.999 * lane.in_flight) | cycle.is_full
-    return np.where(queued, 1.0, np.minimum(lane.spread * WAVE_WIDTH, 1.0))
-
-
-def _tail(lane: _Lane, cycle: _Cycle) -> Array:
-    """Seconds that the end of the run takes beyond its share of steady work.
-
-    In lock-step the last wave may be partial; in a stream the last requests drain while what a step
-    costs at least, `t0`, is spread over ever fewer of them.
+@dataclass(frozen=True, slots=True)
+class _Drain:
+    """The end of a run: `extra_s` beyond its share of steady work, `share` of the decode tokens
+    that fall into it, and their mean `tpot_s`.
     """
-    n, steps = cycle.n_decode, lane.decode_steps
-    t0 = lane.decode_step_s(np.minimum(np.ones_like(n), n))
-    waves = np.where(np.isfinite(lane.n_requests), lane.n_requests, 0.0) / lane.most
-    empty = np.ceil(waves - 1e-9) - waves
-    left = n * steps * (1.0 + lane.cv2) / 2.0
-    last = steps * (1.0 + np.sqrt(lane.cv2 * 2.0 * np.log(np.maximum(n, 1.0))))
-    slope = np.maximum(cycle.decode_s - t0, 0.0) / np.maximum(n, 1.0)
-    tokens_s = np.where(
-        cycle.is_full, cycle.mixed_s * lane.q / lane.budget, cycle.decode_s / np.maximum(n, 1.0)
-    )
-    drain = last * t0 + left * (slope - tokens_s)
-    drifted = _is_drifted(lane, cycle)
-    tail = (1.0 - drifted) * empty * steps * t0 + drifted * np.where(n > 1.5, drain, 0.0)
-    return np.asarray(np.maximum(tail, 0.0))
+
+    extra_s: Array | float
+    share: Array | float
+    tpot_s: Array | float
 
 
-def _drained(lane: _Lane, cycle: _Cycle) -> Array:
-    """What the last requests of a run pull the mean TPOT down by, as their batch empties."""
-    n = cycle.n_decode
-    t0 = lane.decode_step_s(np.minimum(np.ones_like(n), n))
-    steady = np.where(cycle.is_full, cycle.mixed_s, cycle.decode_s)
-    less = steady / 2.0 - cycle.decode_s / 3.0 - t0 / 6.0
-    share = np.minimum(n / lane.n_requests, 1.0)
-    return np.asarray(_is_drifted(lane, cycle) * share * np.maximum(less, 0.0))
+def _drain(lane: _Lane, cycle: _Cycle) -> _Drain:
+    """How a run ends: in lock-step with a wave that may be partial; in a stream with ever fewer
+    requests, the longest last.
+
+    `N·(1 − x)^k` of them are left at time `x` of the drain, with `k` such that the decode steps
+    left are right; the time is integrated over `DRAIN_AT`. The longest of N outputs stands
+    0.85·√(2·ln N) deviations out, log-normally.
+    """
+    if not np.isfinite(lane.n_requests).any():
+        return _Drain(0.0, 0.0, 0.0)
+    n, steps = np.maximum(cycle.n_decode, 1.0), lane.decode_steps
+    waves = np.where(np.isfinite(lane.n_requests), lane.n_requests, 1e9) / lane.most
+    residual = (1.0 + lane.cv2) / 2.0
+    left = residual + np.clip(2.0 - waves, 0.0, 1.0) * np.maximum(1.0 - residual, 0.0)
+    variance = np.log1p(lane.cv2)
+    reach = 0.85 * np.sqrt(2.0 * np.log(n) * variance) - variance / 2.0
+    longest = np.maximum(np.exp(reach), 1.02 * left)
+    steepness = longest / left - 1.0
+    alive = [np.maximum(n * (1.0 - x) ** steepness, 1.0) for x in DRAIN_AT]
+    each_s = [lane.decode_step_s(count) for count in alive]
+    drain_s = steps * longest * sum(each_s) / len(DRAIN_AT)
+    weighted = sum(a * t for a, t in zip(alive, each_s, strict=True)) / sum(alive)
+    tokens_s = np.where(cycle.is_full, cycle.mixed_s * lane.q / lane.budget, cycle.decode_s / n)
+    drained = drain_s - n * left * steps * tokens_s
+    partial = (np.ceil(waves - 1e-9) - waves) * steps * each_s[-1]
+    drifted = lane.drifted(cycle.is_full)
+    extra = (1.0 - drifted) * partial + drifted * np.where(n > 1.5, np.maximum(drained, 0.0), 0.0)
+    share = drifted * np.minimum(n * left / lane.n_requests, 1.0)
+    # No prompt interrupts the drain, but the first N prompts meet half as many decodes.
+    met = np.maximum(share - n / lane.n_requests / 2.0, 0.0) / np.maximum(share, 1e-9)
+    prompts_s = met * np.maximum(cycle.tpot_s - cycle.decode_s, 0.0)
+    return _Drain(extra, share, np.minimum(np.asarray(weighted) + prompts_s, cycle.tpot_s))
 
 
 def _burst(lane: _Lane, cycle: _Cycle) -> Array:
