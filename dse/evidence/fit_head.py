@@ -54,7 +54,7 @@ class FitSettings:
     """How a head is fitted; the defaults are what the shipped coefficients use."""
 
     hidden: tuple[int, int] = (32, 32)
-    steps: int = 6000
+    steps: int = 8000
     batch_rows: int = 512
     learning_rate: float = 6e-3
     huber: float = 0.04
@@ -81,7 +81,11 @@ def fit(samples: Samples, settings: FitSettings = FitSettings()) -> Head:
         optimiser.step(_gradient(layers, inputs[rows], needs[rows], target[rows], settings.huber))
     first = layers[0] * scale[:, None]
     folded = [first, layers[1] - mean @ first, *layers[2:]]
-    return Head(layers=tuple(np.asarray(layer, dtype=np.float32) for layer in folded))
+    bounds = np.stack([samples.features.min(axis=0), samples.features.max(axis=0)])
+    return Head(
+        layers=tuple(np.asarray(layer, dtype=np.float32) for layer in folded),
+        bounds=bounds.astype(np.float32),
+    )
 
 
 def predict(head: Head, samples: Samples) -> Array:

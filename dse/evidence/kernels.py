@@ -15,12 +15,15 @@ import polars as pl
 
 from dse.cost.work import compute_format
 from dse.evidence.routing import expert_load
-from dse.evidence.silicon import Table, tables
+from dse.evidence.silicon import ENGINES, Table, tables
 from dse.hardware.dtype import DType
 from dse.model.ops import (
     DecodeAttention,
+    Elementwise,
     Gemm,
     GroupedGemm,
+    Indexer,
+    LinearAttention,
     MLADecode,
     MLAPrefill,
     PrefillAttention,
@@ -28,7 +31,7 @@ from dse.model.ops import (
 
 Array = npt.NDArray[np.floating[Any]]
 NO_WINDOW = 1e12
-MIN_ROWS = 400
+MIN_ROWS = 500
 
 # Number formats of the tables: stored weights, and what enters the tensor cores.
 FORMATS = {
@@ -49,6 +52,7 @@ FORMATS = {
 class Slice:
     """Measured rows of one implementation: `op` with array fields, `seconds`, and for each row the
     `group` of shapes it belongs to (held out whole) and the `cohort` (whole model, MoE only).
+    Rows that are not `usable` measure something the op does not describe.
     """
 
     family: str
@@ -61,14 +65,22 @@ class Slice:
     seconds: Array
     group: npt.NDArray[np.int64]
     cohort: npt.NDArray[np.int64]
+    usable: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.seconds)
 
 
+def _as_it_is(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """How one table becomes slices: split by the columns `keys`, grouped by those in `groups`."""
+    """How one table becomes slices: split by the columns `keys`, grouped by those in `groups`.
+
+    `prepare` may merge rows; `engines` limits the tables to those whose kernels stand for all.
+    """
 
     family: str
     table: str
@@ -76,16 +88,19 @@ class Reader:
     groups: tuple[str, ...]
     cohorts: tuple[str, ...]
     convert: Callable[[dict[str, Array], dict[str, str]], tuple[Any, str]]
+    prepare: Callable[[pl.DataFrame], pl.DataFrame] = _as_it_is
+    engines: tuple[str, ...] = ENGINES
 
     def slices(self, gpus: tuple[str, ...] | None = None) -> Iterator[Slice]:
         """Every slice of at least `MIN_ROWS` rows, of the catalog GPUs named (all by default)."""
         for table in tables(self.table):
-            if gpus is None or table.gpu in gpus:
+            if (gpus is None or table.gpu in gpus) and table.engine in self.engines:
                 yield from self._split(table)
 
     def _split(self, table: Table) -> Iterator[Slice]:
         keys = ("kernel_source", *self.keys)
         frame = table.scan().filter(pl.col("latency") > 0).collect()
+        frame = self.prepare(frame)
         if "window_size" not in frame.columns:
             frame = frame.with_columns(window_size=pl.lit(0))
         frame = frame.sort(*keys, *self.groups)
@@ -105,7 +120,18 @@ class Reader:
                 seconds=part["latency"].to_numpy() * 1e-3,
                 group=_number(part, self.groups),
                 cohort=_number(part, self.cohorts),
+                usable=_usable(table, part),
             )
+
+
+def _usable(table: Table, part: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """All rows but TensorRT-LLM's decode steps whose context exceeds the window: its kernel's time
+    follows the whole context there, and an op holds what is read.
+    """
+    if table.name != "generation_attention" or table.engine != "trtllm":
+        return np.ones(len(part), dtype=bool)
+    window, context = part["window_size"].to_numpy(), part["step"].to_numpy() + 1
+    return (window <= 0) | (context <= window)
 
 
 def _columns(part: pl.DataFrame) -> dict[str, Any]:
@@ -227,6 +253,42 @@ def _mla_prefill(c: dict[str, Array], labels: dict[str, str]) -> tuple[Any, str]
     return op, _compute(labels["mla_dtype"])
 
 
+def _quantise(c: dict[str, Array], labels: dict[str, str]) -> tuple[Any, str]:
+    """Scale and convert: 16 bits read, 8 written."""
+    return Elementwise(name="quantise", n_bytes=3.0 * c["m"] * c["k"]), "bf16"
+
+
+def _indexer(c: dict[str, Array], labels: dict[str, str]) -> tuple[Any, str]:
+    """GLM-5's lightning indexer: 32 heads of 128 in FP8, a scale of 4 bytes per key."""
+    rows, keys = c["batch_size"], c["step"] + c["isl"]
+    pairs = rows * c["isl"] * (c["step"] + (c["isl"] + 1.0) / 2.0)
+    return Indexer(pairs=pairs, n_heads=32.0, d_head=128.0, key_bytes=rows * keys * 132.0), "fp8"
+
+
+def _gated_delta(c: dict[str, Array], labels: dict[str, str]) -> tuple[Any, str]:
+    """Convolution and recurrence of a gated delta network, state in fp32."""
+    d_inner, keys = c["num_v_heads"] * c["head_v_dim"], c["num_k_heads"] * c["head_k_dim"]
+    convolved = d_inner + 2.0 * keys
+    recurrent = d_inner * c["head_k_dim"]
+    op = LinearAttention(
+        n_seqs=c["batch_size"],
+        tokens=c["num_tokens"],
+        state_bytes=4.0 * recurrent + 2.0 * convolved * (c["d_conv"] - 1.0),
+        flop_per_token=6.0 * recurrent,
+        activation_bytes_per_token=2.0 * (2.0 * convolved + 2.0 * d_inner),
+    )
+    return op, "bf16"
+
+
+def _whole_mixer(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row a shape: the convolution and the recurrence, which tables list apart, added."""
+    keys = ("phase", "batch_size", "seq_len", "num_tokens", "d_conv", *DELTA_SHAPE)
+    each = frame.group_by(*keys, "kernel_source").agg(pl.col("latency").mean())
+    both = each.group_by(keys).agg(pl.col("latency").sum(), pl.len().alias("parts"))
+    return both.filter(pl.col("parts") == 2).with_columns(kernel_source=pl.lit("gated_delta"))
+
+
+DELTA_SHAPE = ("num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim")
 ATTENTION_GROUP = ("num_heads", "num_key_value_heads", "head_dim", "window_size")
 MOE_MODEL = ("hidden_size", "inter_size", "topk", "num_experts")
 READERS = {
@@ -257,6 +319,18 @@ READERS = {
         Reader(
             family="mla_prefill", table="context_mla", keys=("mla_dtype", "kv_cache_dtype"),
             groups=("num_heads", "batch_size"), cohorts=(), convert=_mla_prefill,
+        ),
+        Reader(
+            family="elementwise", table="scale_matrix", keys=("quant_dtype",), groups=("k",),
+            cohorts=(), convert=_quantise, engines=("trtllm",),
+        ),
+        Reader(
+            family="indexer", table="glm5_mqa_logits_module", keys=("mla_dtype",),
+            groups=("batch_size", "isl"), cohorts=(), convert=_indexer,
+        ),
+        Reader(
+            family="linear_attention", table="gdn", keys=(), groups=DELTA_SHAPE, cohorts=(),
+            convert=_gated_delta, prepare=_whole_mixer,
         ),
     )
 }  # fmt: skip

@@ -19,7 +19,7 @@ LEAST_SHARE = 0.02  # of a link's bandwidth, however many ranks share it
 
 # Between domains few clusters are alike: algorithm bandwidth of a large two-node all-reduce is
 # 9 GB/s on one A100 cluster (microsoft/vidur, network/a100_dgx), 43 on an H20 cluster (Floor First,
-# arXiv:2607.05876) and above 300 where eight rails are tuned. A share in the middle, wide intervals.
+# arXiv:2607.05876) and above 300 where eight rails are tuned. A share between, wide intervals.
 NETWORK_SHARE = 0.6
 PER_DOMAIN_S = 4e-6  # each further domain lengthens the ring or tree
 
@@ -65,8 +65,9 @@ class Exchange:
     """Constants of one expert-exchange backend, one direction (dispatch or combine).
 
     Inside a domain it starts in `base_s`; the network adds `network_s`, and `domain_s` for each
-    doubling of domains. Bytes move at `efficiency` of the scale-up and `network_efficiency` of the scale-out
-    bandwidth. `deduplicates`: one copy per distinct rank (or domain), else one per chosen expert.
+    doubling of domains. Bytes move at `efficiency` of the scale-up bandwidth and
+    `network_efficiency` of the scale-out one. `deduplicates`: one copy per distinct rank (or
+    domain), else one per chosen expert.
     """
 
     base_s: float

@@ -29,13 +29,17 @@ __all__ = [
 
 
 def kernel_model(
-    gpu: GPU, engine_impl: str | None = None, tier: Tier = "auto", *, without: Sequence[str] = ()
+    gpu: GPU,
+    engine_impl: str | Sequence[str] | None = None,
+    tier: Tier = "auto",
+    *,
+    without: Sequence[str] = (),
 ) -> KernelModel:
     """The kernel model of `gpu`: its `target` table where one ships (tier `auto`), else `cross`.
 
-    `engine_impl` names an engine (`vllm`, `sglang`, `trtllm`) or an implementation (`fa3`); others
-    get the default order. `without` names GPUs whose tables the cross tier must not see.
-    CatalogError where tier `target` is asked of a GPU without a table.
+    `engine_impl` names an engine (`vllm`, `sglang`, `trtllm`) or an implementation (`fa3`), or
+    several, best first; others get the default order. `without` names GPUs whose tables the cross
+    tier must not see. CatalogError where tier `target` is asked of a GPU without a table.
     """
     if tier == "roofline":
         return RooflineKernels(gpu=gpu)
@@ -48,7 +52,7 @@ def kernel_model(
         )
     return FittedKernels(
         gpu=gpu,
-        engine=engine_impl,
+        asked=(engine_impl,) if isinstance(engine_impl, str) else tuple(engine_impl or ()),
         own=own,
         kin=_reference.references(gpu, without),
         families={kind: part() for kind, part in KERNELS.items()},

@@ -48,18 +48,21 @@ class KernelSlice:
     def head(self) -> Head:
         """The decoded head."""
         flat = np.frombuffer(b64decode(self.weights), dtype="<f4")
-        layers, start = [], 0
+        start = 2 * self.sizes[0]
+        bounds, layers = flat[:start].reshape(2, -1), []
         for rows, columns in zip(self.sizes[:-1], self.sizes[1:], strict=True):
             layers.append(flat[start : start + rows * columns].reshape(rows, columns))
             start += rows * columns
             layers.append(flat[start : start + columns])
             start += columns
-        return Head(layers=tuple(layers))
+        return Head(layers=tuple(layers), bounds=bounds)
 
     @classmethod
     def encode(cls, head: Head, **facts: Any) -> "KernelSlice":
         """A slice that holds `head` and the other fields given."""
-        flat = np.concatenate([layer.ravel() for layer in head.layers]).astype("<f4")
+        if head.bounds is None:
+            raise ValueError("a fitted head states the range it was fitted on")
+        flat = np.concatenate([part.ravel() for part in (head.bounds, *head.layers)]).astype("<f4")
         sizes = (head.layers[0].shape[0], *(bias.shape[0] for bias in head.layers[1::2]))
         return cls(sizes=sizes, weights=b64encode(flat.tobytes()).decode(), **facts)
 

@@ -28,10 +28,12 @@ class Head:
 
     `layers` is weights (inputs × outputs), bias, weights, bias, …; the last bias has four entries:
     the logits of `e_c`, `e_m` and `e_s`, and the logarithm of the launch time in µs. With the last
-    bias alone the efficiencies are constants.
+    bias alone the efficiencies are constants. `bounds` (2 × features) is the range that was
+    measured: beyond it the efficiencies stay what they are at its edge.
     """
 
     layers: tuple[Array, ...]
+    bounds: Array | None = None
 
     @classmethod
     def constant(
@@ -52,7 +54,7 @@ class Head:
 
     def outputs(self, features: Array) -> Array:
         """The four outputs of each row of `features` (rows × features), clipped."""
-        hidden = features
+        hidden = features if self.bounds is None else np.clip(features, *self.bounds)
         for weights, bias in zip(self.layers[:-2:2], self.layers[1:-2:2], strict=True):
             hidden = np.tanh(hidden @ weights + bias)
         return np.clip(hidden @ self.layers[-2] + self.layers[-1], -MAX_OUTPUT, MAX_OUTPUT)

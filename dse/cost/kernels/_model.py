@@ -1,14 +1,22 @@
 """Kernel models: the price list of one GPU, in three tiers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from dse.base.digest import digest
-from dse.cost.kernels._coefficients import KernelTable
-from dse.cost.kernels._reference import PRIOR_INTERVAL, PRIORS, Priced, choose
+from dse.cost.kernels._coefficients import KernelSlice, KernelTable
+from dse.cost.kernels._head import Head
+from dse.cost.kernels._reference import (
+    DEFAULT_PRIOR_WEIGHT,
+    PRIOR_INTERVAL,
+    PRIOR_WEIGHT,
+    PRIORS,
+    Priced,
+    Wanted,
+    choose,
+)
 from dse.cost.kernels._terms import Kernel, Terms
 from dse.cost.work import work
 from dse.hardware.gpu import GPU
@@ -52,11 +60,11 @@ class FittedKernels:
     """
 
     gpu: GPU
-    engine: str | None
+    asked: tuple[str, ...]
     own: KernelTable | None
     kin: tuple[tuple[KernelTable, float], ...]
     families: dict[str, Kernel]
-    _chosen: dict[tuple[str, str, float], Priced] = field(default_factory=dict, compare=False)
+    _chosen: dict[Wanted, Priced] = field(default_factory=dict, compare=False)
 
     @property
     def tier(self) -> str:
@@ -65,7 +73,7 @@ class FittedKernels:
     @property
     def physics_id(self) -> str:
         tables = [self.own] if self.own is not None else [table for table, _ in self.kin]
-        return digest((self.tier, self.gpu, self.engine, [table.digest for table in tables]))
+        return digest((self.tier, self.gpu, self.asked, [table.digest for table in tables]))
 
     def seconds(self, op: ComputeOp) -> Num:
         """Seconds of one run of `op`, launch included; 0 for an op without work. Array fields give
@@ -95,45 +103,49 @@ class FittedKernels:
     def priced(self, op: ComputeOp) -> Priced:
         """The heads that price `op`, chosen once per number format and head size."""
         variant = self.families[op.family].variant(op)
-        d_head = float(np.max(getattr(op, "d_qk", 0.0)))
-        key = (op.family, variant, d_head)
-        if key not in self._chosen:
-            self._chosen[key] = self._choose(*key)
-        return self._chosen[key]
+        wanted = Wanted(op.family, variant, float(np.max(getattr(op, "d_qk", 0.0))), self.asked)
+        if wanted not in self._chosen:
+            self._chosen[wanted] = self._own(wanted) or self._blend(wanted)
+        return self._chosen[wanted]
 
-    def _choose(self, family: str, variant: str, d_head: float) -> Priced:
-        if self.own is not None:
-            mine = choose(self.own, family, variant, self.engine, d_head)
-            if mine is not None:
-                parts = ((mine.head, mine.compute, 1.0),)
-                return Priced(parts=parts, low=mine.low, high=mine.high)
-        return self._blend(family, variant, d_head)
+    def _own(self, wanted: Wanted) -> Priced | None:
+        for variant in wanted.variants if self.own is not None else ():
+            each = choose(self.own, wanted, variant)  # type: ignore[arg-type]
+            if each is not None:
+                parts = ((each.head, each.compute, 1.0),)
+                return Priced(parts=parts, low=each.low, high=each.high)
+        return None
 
-    def _blend(self, family: str, variant: str, d_head: float) -> Priced:
-        """Kin by nearness, and the prior with the weight of a GPU at distance `PRIOR_DISTANCE`."""
-        found = [
-            (each, PRIOR_DISTANCE_DECAY ** (2.0 * away), away)
-            for table, away in self.kin
-            if (each := choose(table, family, variant, self.engine, d_head)) is not None
+    def _blend(self, wanted: Wanted) -> Priced:
+        """The nearest references that measured the format (else what stands in for it), each
+        counting half as much per half unit of distance, and the prior beyond the architecture.
+        """
+        found: list[tuple[KernelSlice, float]] = []
+        for variant in wanted.variants:
+            chosen = [(choose(table, wanted, variant), away) for table, away in self.kin]
+            found = [(each, away) for each, away in chosen if each is not None][:BLENDED]
+            if found:
+                break
+        nearest = found[0][1] if found else FAR
+        prior = PRIOR_WEIGHT.get(wanted.family, DEFAULT_PRIOR_WEIGHT)
+        prior *= float(np.clip((nearest - NEAR) / (FAR - NEAR), 0.0, 1.0))
+        raw = [0.25**away for _, away in found]
+        parts: list[tuple[Head, str | None, float]] = [
+            (each.head, each.compute, (1.0 - prior) * weight / sum(raw))
+            for (each, _), weight in zip(found, raw, strict=True)
         ]
-        prior_weight = PRIOR_DISTANCE_DECAY ** (2.0 * PRIOR_DISTANCE)
-        total = prior_weight + sum(weight for _, weight, _ in found)
-        parts: list[tuple[Any, str | None, float]] = [
-            (each.head, each.compute, weight / total) for each, weight, _ in found
-        ]
-        parts.append((PRIORS[family], None, prior_weight / total))
-        return Priced(parts=tuple(parts), **_spread([away for *_, away in found]))
+        if prior > 0.0 or not found:
+            parts.append((PRIORS[wanted.family], None, prior if found else 1.0))
+        low, high = _spread(nearest)
+        return Priced(parts=tuple(parts), low=low, high=high)
 
 
-# A reference GPU loses half of its weight every half unit of distance; the prior stands as far away
-# as a GPU of another architecture with the same balance.
-PRIOR_DISTANCE_DECAY = 0.5
-PRIOR_DISTANCE = 2.0
+BLENDED = 3  # references that a blend uses
+NEAR, FAR = 1.0, 2.0  # distances within one architecture, and to another
 
 
-def _spread(distances: Sequence[float]) -> dict[str, float]:
-    """Interval factors by distance of the nearest reference: ±12% at hand, the prior's far away."""
-    away = min(distances, default=PRIOR_DISTANCE)
-    share = min(away / PRIOR_DISTANCE, 1.0)
+def _spread(nearest: float) -> tuple[float, float]:
+    """80% interval by distance of the nearest reference: tight at hand, the prior's far away."""
+    share = min(nearest / FAR, 1.0)
     low, high = PRIOR_INTERVAL
-    return {"low": 0.88 + share * (low - 0.88), "high": 1.14 + share * (high - 1.14)}
+    return 0.90 + share * (low - 0.90), 1.12 + share * (high - 1.12)

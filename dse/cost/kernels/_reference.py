@@ -31,6 +31,10 @@ PRIORS = {
     "linear_attention": Head.constant(compute=0.20, memory=0.70, launch_s=12e-6),
     "elementwise": Head.constant(compute=0.50, memory=0.85, launch_s=2e-6),
 }
+# Weight of the constants against the nearest references on another architecture; on the same one
+# they count for nothing. Attention decode is the kernel that ports worst and the prior prices best.
+PRIOR_WEIGHT = {"decode_attention": 0.5, "mla_decode": 0.5, "prefill_attention": 0.1}
+DEFAULT_PRIOR_WEIGHT = 0.25
 # Factors of an 80% interval where nothing near was measured.
 PRIOR_INTERVAL = (0.70, 1.45)
 
@@ -63,27 +67,35 @@ class Priced:
     high: float
 
 
-def choose(
-    table: KernelTable, family: str, variant: str, engine: str | None, d_head: float
-) -> KernelSlice | None:
-    """The slice of `table` that `engine` would run, or the nearest in kind; None if there is none.
+def choose(table: KernelTable, wanted: "Wanted", variant: str) -> KernelSlice | None:
+    """The slice of `table` in format `variant` that comes nearest to `wanted`; None without one."""
+    found = table.find(wanted.family, variant)
+    return max(found, key=wanted.closeness) if found else None
 
-    Order: number format, engine (or implementation) asked for, head size measured, rows measured.
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an op asks of a table: `family`, number format, head size (0 without heads), and the
+    implementations or engines to follow, best first.
     """
-    for name in (variant, *SUBSTITUTES.get(variant, ("bf16",))):
-        found = table.find(family, name)
-        if found:
-            return max(found, key=lambda each: _preference(each, engine, d_head))
-    return None
 
+    family: str
+    variant: str
+    d_head: float
+    asked: tuple[str, ...]
 
-def _preference(
-    each: KernelSlice, engine: str | None, d_head: float
-) -> tuple[bool, bool, int, int]:
-    asked = engine in (each.engine, each.implementation)
-    fits = not each.d_heads or d_head in each.d_heads
-    rank = -ENGINES.index(each.engine) if engine not in ENGINES and each.engine in ENGINES else 0
-    return asked, fits, rank, each.n_rows
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The op's number format, then what stands in for it."""
+        return (self.variant, *SUBSTITUTES.get(self.variant, ("bf16",)))
+
+    def closeness(self, each: KernelSlice) -> tuple[int, bool, bool, int]:
+        """Order of slices: as asked, head size measured, narrow arithmetic, rows measured."""
+        order = (*self.asked, *(name for name in ENGINES if name not in self.asked))
+        names = (each.implementation, each.engine)
+        place = min((order.index(name) for name in names if name in order), default=len(order))
+        fits = not each.d_heads or self.d_head in each.d_heads
+        return -place, fits, each.compute != "bf16", each.n_rows
 
 
 def target(gpu: GPU) -> KernelTable | None:
@@ -92,9 +104,12 @@ def target(gpu: GPU) -> KernelTable | None:
 
 
 def references(
-    gpu: GPU, without: Sequence[str] = (), most: int = 3
+    gpu: GPU, without: Sequence[str] = (), most: int = 5
 ) -> tuple[tuple[KernelTable, float], ...]:
-    """Tables of the `most` nearest other GPUs, each with its distance; `without` those named."""
+    """Tables of the `most` nearest other GPUs, each with its distance; `without` those named.
+
+    GPUs that measured the same number formats differ, so more are kept than a blend uses.
+    """
     names = [n for n in _coefficients.gpus() if n != gpu.name and n not in without]
     tables = [_coefficients.load(name) for name in names]
     ranked = sorted(((table, distance(gpu, table)) for table in tables), key=lambda pair: pair[1])
@@ -114,9 +129,3 @@ def distance(gpu: GPU, table: KernelTable) -> float:
     kin = here.split("-")[0] == other.split("-")[0]
     step = 0.0 if here == other else 1.0 if kin else 2.0
     return float(abs(ridge) + abs(per_sm) + step)
-
-
-def geometric(seconds: Sequence[object], weights: Sequence[float]) -> object:
-    """Weighted geometric mean of arrays of positive seconds."""
-    logs = sum(w * np.log(s) for s, w in zip(seconds, weights, strict=True))  # type: ignore[call-overload]
-    return np.exp(logs)

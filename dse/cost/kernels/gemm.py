@@ -3,13 +3,17 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from dse.cost.kernels._terms import Kernel, Terms, balance, last_wave, log, log_us, up
+import numpy as np
+
+from dse.cost.kernels._terms import Kernel, Terms, balance, log, log_us, up
 from dse.hardware.dtype import DType
 from dse.hardware.gpu import GPU
 from dse.model.ops import Gemm, Num
 
 # Rows × columns of the output tiles that libraries choose from, small batches to large.
-TILES = ((16, 64), (64, 64), (64, 128), (128, 128), (128, 192), (128, 256), (256, 128))
+TILES = (
+    (16, 64), (64, 64), (64, 128), (128, 128), (128, 192), (128, 256), (256, 128), (256, 256),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +21,8 @@ class GemmKernel(Kernel):
     """`m × k` activations by `k × n` weights."""
 
     feature_names: ClassVar[tuple[str, ...]] = (
-        "m", "n", "k", "flop_us", "hbm_us", "balance", "moved_per_l2", "tiles_per_sm", "pad_64",
-        *(f"waste_{rows}x{columns}" for rows, columns in TILES),
+        "m", "n", "k", "flop_us", "hbm_us", "balance", "moved_per_l2", "tiles_per_sm",
+        "pad_16", "aligned", *(f"waste_{rows}x{columns}" for rows, columns in TILES), "least_waste",
     )  # fmt: skip
     kind: Literal["gemm"] = "gemm"
 
@@ -27,11 +31,12 @@ class GemmKernel(Kernel):
 
     def features(self, op: Gemm, needs: Terms, moved_bytes: Num, gpu: GPU) -> tuple[Num, ...]:
         m, n, k = op.m, op.n, op.k
+        wastes = tuple(_waste(m, n, rows, columns, gpu) for rows, columns in TILES)
         return (
             log(m), log(n), log(k), log_us(needs.flop_s), log_us(needs.hbm_s), balance(needs),
             log(moved_bytes / gpu.l2_bytes),
-            log(up(m, 128) * up(n, 128) / (128 * 128 * gpu.sm_count)), log(up(m, 64)) - log(m),
-            *(_waste(m, n, rows, columns, gpu) for rows, columns in TILES),
+            log(up(m, 128) * up(n, 128) / (128 * 128 * gpu.sm_count)), log(up(m, 16)) - log(m),
+            np.where(np.mod(m, 8) == 0, 1.0, 0.0), *wastes, np.minimum.reduce(wastes),
         )  # fmt: skip
 
 
@@ -48,5 +53,6 @@ def weight_format(weights: DType, activations: DType) -> str:
 
 def _waste(m: Num, n: Num, rows: int, columns: int, gpu: GPU) -> Num:
     """Logarithm of computed over useful elements: padding of tiles times the last wave."""
-    tiles = up(m, rows) * up(n, columns) / (rows * columns)
-    return log(tiles * rows * columns) - log(m) - log(n) + last_wave(tiles, gpu)
+    tiles = np.ceil(np.divide(m, rows)) * np.ceil(np.divide(n, columns))
+    full = np.ceil(tiles / gpu.sm_count) * (gpu.sm_count * rows * columns)
+    return log(full / np.maximum(m * n, 1.0))
