@@ -8,7 +8,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dse.base.digest import canonical, digest
+from dse.cost.kernels import Tier, kernel_model
 from dse.serving.deployment import Deployment
+from dse.sim import SIM_VERSION
 
 # Fields that tell people something and the simulator nothing, in whatever record they stand.
 # Fields declared with `compare=False` are left out as well.
@@ -29,13 +31,15 @@ UNREAD = frozenset(
 SIZE_BYTES = 16
 
 
-def point_id(deployment: Deployment, workload: object, load: object = None) -> str:
+def point_id(deployment: Deployment | str, workload: object, load: object = None) -> str:
     """32 hexadecimal digits: blake2b-128 of the deployment's, the workload's and the load's facts.
 
-    `workload` is the record that `simulate` takes, with its stopping rule; `load` is what is
-    offered, where the workload does not already say so (plain data in SI).
+    A deployment may be given by its `deployment_id`. `workload` is the record that `simulate`
+    takes, with its stopping rule; `load` is what is offered, where the workload does not already
+    say so (plain data in SI).
     """
-    return digest([deployment_id(deployment), digest(facts(workload)), facts(load)], SIZE_BYTES)
+    whose = deployment if isinstance(deployment, str) else deployment_id(deployment)
+    return digest([whose, digest(facts(workload)), facts(load)], SIZE_BYTES)
 
 
 def deployment_id(deployment: Deployment) -> str:
@@ -71,3 +75,18 @@ def facts(value: object) -> object:
     if isinstance(value, set | frozenset):
         return frozenset(map(canonical, map(facts, value)))
     return value
+
+
+def physics_of(deployment: Deployment, tier: Tier = "auto") -> str:
+    """The `physics_id` of a deployment: simulator, kernel, collective and host coefficients."""
+    from dse.cost.collectives import collective_model
+
+    ids = [
+        {
+            "kernels": kernel_model(pool.gpu, pool.engine.name, tier).physics_id,
+            "collectives": getattr(collective_model(pool.fabric), "physics_id", ""),
+            "host": facts(pool.engine.host),
+        }
+        for pool in deployment.pools
+    ]
+    return physics_id(SIM_VERSION, [digest(each) for each in ids])

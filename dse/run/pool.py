@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any, Protocol
+from uuid import uuid4
 
 import polars as pl
 
@@ -148,9 +149,16 @@ class _RayPool:
     def __init__(self, ray: Any) -> None:
         self._ray = ray
         self._task = ray.remote(max_retries=0)(_run_chunk)
+        self._work: tuple[Work, tuple[str, list[Any]]] | None = None
+
+    def _shared(self, work: Work) -> tuple[str, list[Any]]:
+        """A name for the work and, boxed so that a task does not fetch it unasked, where it is."""
+        if self._work is None or self._work[0] is not work:
+            self._work = (work, (uuid4().hex, [self._ray.put(work)]))
+        return self._work[1]
 
     def __call__(self, work: Work, chunks: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        shared = self._ray.put(work)
+        shared = self._shared(work)
         fresh = (_Attempt(chunk) for chunk in chunks)
         again: deque[_Attempt] = deque()
         flying: dict[Any, _Attempt] = {}
@@ -219,8 +227,18 @@ class _RayPool:
         return True
 
 
-def _run_chunk(work: Work, points: Any) -> Any:
-    return work(pl.DataFrame(points)).to_arrow()
+# A worker process unpickles the work once, whatever the number of its chunks.
+_FETCHED: dict[str, Work] = {}
+
+
+def _run_chunk(shared: tuple[str, list[Any]], points: Any) -> Any:
+    import ray
+
+    name, (where,) = shared
+    if name not in _FETCHED:
+        _FETCHED.clear()
+        _FETCHED[name] = ray.get(where)
+    return _FETCHED[name](pl.DataFrame(points)).to_arrow()
 
 
 def _refuse_defects(error: Exception) -> None:
