@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dse.cost.step import GRAPH_MAX_SEQS
 from dse.cost.tables import Array
 from dse.saturation.curve import CONTEXT, SEQS, TOKENS, Curves
 
@@ -161,10 +162,7 @@ class _Lane:
 
     def decode_step_s(self, n_decode: Array) -> Array:
         """Seconds of a step of `n_decode` decoding requests."""
-        multiple = self._of("graph_multiple")
-        padded = np.where(multiple > 1, np.ceil(n_decode / multiple) * multiple, n_decode)
-        padded = np.where((n_decode <= 2) | (n_decode > 512), n_decode, padded)
-        tokens = padded * self.q
+        tokens = _padded(n_decode, self._of("graph_multiple")) * self.q
         gpu_s = self._gpu_s(n_decode, tokens, n_decode * self.q, tokens * self.group_lanes)
         return self._with_host(gpu_s, n_decode)
 
@@ -217,6 +215,14 @@ class _Lane:
         """Standard deviation of a wave half-way through the run, in output lengths."""
         waves = np.minimum(self.n_requests / np.maximum(self.most, 1.0), 1e4)
         return np.asarray(np.sqrt(self.cv2 * np.maximum(waves / 2.0, 1.0)))
+
+
+def _padded(n_decode: Array, multiple: Array) -> Array:
+    """The CUDA-graph batch of a decode step, as `cost.step.padded` gives it for whole batches."""
+    rounded = np.ceil(n_decode / multiple) * multiple
+    rounded = np.where((n_decode <= 4.0) & (multiple >= 4.0), 4.0, rounded)
+    as_is = (n_decode <= 2.0) | (n_decode > GRAPH_MAX_SEQS) | (multiple <= 1.0)
+    return np.where(as_is, n_decode, rounded)
 
 
 def _cell(grid: Array, x: Array) -> tuple[Index, Array]:
