@@ -23,6 +23,8 @@ __all__ = ["Block", "Blocks"]
 
 # Facts that legality reads: blocks that differ in others share their layouts.
 _LEGALITY = ("model.", "engine.", "gpu.peak", "gpu.architecture", "fabric.scale_out.gpus")
+# Lattices kept at a time: neighbouring blocks share them, and one may hold a million rows.
+_KEPT = 8
 _DEGREE_NAMES = ("tp", "dp", "ep", "pp", "cp")
 
 
@@ -42,17 +44,21 @@ class Block:
 
     def rows(self) -> pl.DataFrame:
         """Return the rows that satisfy every condition on structural columns alone."""
-        frame = self.frame()
-        held = [where.expr() for where in self.branch.where if where.columns <= set(frame.columns)]
-        return frame.filter(*held).select("_row", *self.lattice.frame.columns)
+        frame = self.lattice.frame.with_row_index("_row")
+        if not self.branch.where:
+            return frame
+        full = self.frame()
+        held = [where.expr() for where in self.branch.where if where.columns <= set(full.columns)]
+        return full.filter(*held).select(frame.columns)
 
     def frame(self) -> pl.DataFrame:
         """Return every row with its common cells and the facts that conditions read."""
         wanted = {name for where in self.branch.where for name in where.columns if "." in name}
         facts = {path: self.parts.fact(path) for path in sorted(wanted - self.constants.keys())}
-        literals = [pl.lit(value).alias(name) for name, value in self.constants.items()]
-        literals += [pl.lit(value).alias(name) for name, value in facts.items()]
-        return self.lattice.frame.with_row_index("_row").with_columns(literals)
+        cells = {**self.constants, **facts}
+        literals = [pl.lit(value).alias(name) for name, value in cells.items()]
+        wide = self.lattice.frame.cast(pl.Int64)
+        return wide.with_row_index("_row").with_columns(literals)
 
 
 @dataclass(slots=True)
@@ -79,6 +85,8 @@ class Blocks:
         reads = (*_names(assignment), *_legality(assignment), *degrees.values(), n_gpus)
         key = (branch.name, *map(repr, reads))
         if key not in self._lattices:
+            if len(self._lattices) >= _KEPT:
+                del self._lattices[next(iter(self._lattices))]
             self._lattices[key] = lattice(parts, degrees, n_gpus, branch.split)
         return Block(
             branch=branch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, product
@@ -126,39 +127,42 @@ def _mixed(branch: Branch, structural: set[str], inner: pl.DataFrame) -> list[Wh
 
 def _structures(block: Block) -> Iterator[Structure]:
     roles = block.parts.roles
-    hidden = {"_row", *(f"_{role}" for role in roles)}
-    hidden |= {f"{prefix(role)}_replica" for role in roles}
-    for row in block.rows().iter_rows(named=True):
-        cells = {name: cell for name, cell in row.items() if cell is not None}
+    reasons, constants, name = block.lattice.reasons, block.constants, block.branch.name
+    hidden = ["_row", *(f"_{role}" for role in roles)]
+    frame = block.rows()
+    shown = [each for each in frame.columns if each not in hidden and each[-8:] != "_replica"]
+    replicas = shown.index(f"{prefix(roles[0])}n_replicas")
+    for row in frame.select(*shown, *hidden).iter_rows():
+        cells, (number, *broken) = row[: len(shown)], row[len(shown) :]
+        columns = {**constants, **dict(zip(shown, cells, strict=True))}
+        illegal = sum((reasons[each] for each in broken), ()) if any(broken) else ()
+        if cells[replicas] is None:
+            illegal = (*illegal, _unfilled(columns, roles))
+            columns = {key: cell for key, cell in columns.items() if cell is not None}
         yield Structure(
-            index=block.offset + row["_row"],
-            branch=block.branch.name,
-            columns={
-                **block.constants,
-                **{name: cell for name, cell in cells.items() if name not in hidden},
-            },
-            illegal=tuple(_reasons(block, row, roles)),
+            index=block.offset + number,
+            branch=name,
+            columns=columns,
+            illegal=illegal,
             parts=block.parts,
         )
 
 
-def _reasons(block: Block, row: Mapping[str, Cell], roles: tuple[Role, ...]) -> Iterator[Illegal]:
-    for role in roles:
-        yield from block.lattice.reasons[int(row[f"_{role}"])]
-    if row[f"{prefix(roles[0])}n_replicas"] is not None:
-        return
-    n_gpus, sizes = row["n_gpus"], [int(row[f"{prefix(role)}_replica"]) for role in roles]
+def _unfilled(columns: Mapping[str, Cell], roles: tuple[Role, ...]) -> Illegal:
+    """Return why no whole number of replicas fills the cluster."""
+    n_gpus = columns["n_gpus"]
+    sizes = [_replica_gpus(columns, prefix(role)) for role in roles]
     if len(sizes) == 1:
         reason = f"{n_gpus} GPUs % {sizes[0]} GPUs of a replica = {int(n_gpus) % sizes[0]}"
         below = int(n_gpus) // sizes[0] * sizes[0]
         nearest = tuple(f"gpus={each}" for each in (below, below + sizes[0]) if each)
-        yield Illegal(rule="cluster", reason=reason, nearest=nearest)
-    else:
-        reason = (
-            f"no split of {n_gpus} GPUs into prefill replicas of {sizes[0]} and decode replicas "
-        )
-        reason += f"of {sizes[1]} fills them"
-        yield Illegal(rule="cluster", reason=reason)
+        return Illegal(rule="cluster", reason=reason, nearest=nearest)
+    reason = f"no split of {n_gpus} GPUs into prefill replicas of {sizes[0]} and decode replicas "
+    return Illegal(rule="cluster", reason=f"{reason}of {sizes[1]} fills them")
+
+
+def _replica_gpus(columns: Mapping[str, Cell], before: str) -> int:
+    return math.prod(int(columns[f"{before}{name}"]) for name in ("tp", "dp", "pp"))
 
 
 def _joined(space: Space, branch: Branch, chosen: list[Structure], width: int) -> pl.LazyFrame:

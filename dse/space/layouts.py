@@ -56,7 +56,8 @@ def lattice(
         joined = joined.join(frame, how="cross", maintain_order="left_right")
     joined = joined.join(sizes, how="cross", maintain_order="left_right")
     placed = _together(joined) if len(frames) == 1 else _apart(joined, split)
-    return Lattice(frame=placed, reasons=tuple(reasons))
+    # Half the memory of a large lattice; whoever multiplies the columns widens them first.
+    return Lattice(frame=placed.cast(pl.Int32), reasons=tuple(reasons))
 
 
 def prefix(role: Role) -> str:
