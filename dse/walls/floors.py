@@ -1,0 +1,211 @@
+"""Floors and ceilings of points as formulas over columns.
+
+Each function takes `c`, a mapping of column names to arrays that broadcast, so that a formula is
+written once for the rows of a frame and for a product of axes. All are optimistic for the
+simulator: peak rates, floor constants, mean-rank experts, perfect packing, no queue but what work
+itself makes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dse.cost.coefficients import MAX_KNOTS
+from dse.model.ops import Num
+
+Columns = Mapping[str, Any]
+LINES = ("hbm", "flop", "sfu", "net")
+
+
+def single_step_s(c: Columns) -> Num:
+    """Seconds of a step that decodes the shortest request alone: `t_opt` at batch 1."""
+    context = first_context_tokens(c)
+    tokens = c["tokens_per_step_max"]
+    experts = c["experts_all_s"] * (1.0 - c["experts_miss"] ** tokens)
+    times = [
+        c["hbm_step_s"] + c["hbm_request_s"] + experts + context_s(c, "hbm", context),
+        c["flop_step_s"] + c["flop_request_s"] + c["flop_group_s"] + context_s(c, "flop", context),
+        c["sfu_request_s"] + context_s(c, "sfu", context),
+        c["net_step_s"] + c["net_token_s"] + c["net_group_s"],
+    ]
+    return greatest(times)
+
+
+def prompt_s(c: Columns) -> Num:
+    """Seconds of the shortest prompt alone: per resource the sum over its chunks."""
+    tokens, budget = new_tokens(c), c["prefill_budget_tokens"]
+    chunks = (tokens + budget - 1.0) // budget
+    miss, rest = c["prefill_experts_miss"], tokens - (chunks - 1.0) * budget
+    touched = (chunks - 1.0) * (1.0 - miss**budget) + (1.0 - miss**rest)
+    hbm = chunks * c["prefill_hbm_step_s"] + tokens * c["prefill_hbm_token_s"]
+    latency = chunks * c["prefill_net_step_s"]
+    times = [
+        hbm + touched * c["prefill_experts_all_s"],
+        prompt_work_s(c, "flop", 1.0) + c["prefill_flop_step_s"] + c["prefill_flop_row_s"],
+        prompt_work_s(c, "sfu", 1.0),
+        latency + prompt_work_s(c, "net", 1.0),
+    ]
+    return greatest(times)
+
+
+def prompt_work_s(c: Columns, line: str, group_share: Num) -> Num:
+    """Seconds of one resource that the shortest prompt takes of its rank, whatever its chunks;
+    `group_share` prompts run in the expert group at once.
+    """
+    tokens = new_tokens(c)
+    if line == "net":
+        return tokens * (c["prefill_net_token_s"] + group_share * c["prefill_net_group_s"])
+    name = f"prefill_{line}"
+    if line == "hbm":
+        return tokens * c[f"{name}_token_s"]
+    per_token = c[f"{name}_token_s"] + group_share * c[f"{name}_group_s"]
+    high, low = c["isl_low_tokens"], c["isl_low_tokens"] - tokens
+    pairs = c[f"prefill_position_{line}_slope_s"] * _seen(high, low)
+    for i in range(MAX_KNOTS):
+        knot = c[f"prefill_position_knot_{i}_tokens"]
+        cap = c[f"prefill_position_{line}_cap_{i}_s"]
+        pairs = pairs + cap * _seen(high, low, knot)
+    return tokens * per_token + pairs
+
+
+def tokens_per_s(c: Columns, *, slo_tpot_s: Num | None = None) -> Num:
+    """Output tokens/s of the deployment at most; of requests whose TPOT is within `slo_tpot_s`
+    where one is given.
+
+    Over a run of J steps with Σn requests computed, each resource needs `J·a + Σn·b` for decoding
+    (b averages over contexts, exactly as reads do) and ρ per token for prefilling, so the rate is
+    at most `q·n / (a + n·b + n·q·ρ)` at the mean n. Slots, KV and the SLO bound n.
+    """
+    running = requests_at_once(c)
+    a, b, tight = _lines(c, running)
+    fitting = running
+    if slo_tpot_s is not None:
+        for line in LINES:
+            room = np.maximum(c["tokens_per_step_max"] * slo_tpot_s - a[line], 0.0)
+            fitting = np.minimum(fitting, room / (tight[line] + 1e-18))
+    q, share = c["tokens_per_step_max"], 1.0 - c["is_disaggregated"]
+    prompts = [share * prompt_work_s(c, line, c["dp"]) / c["osl_high_tokens"] for line in LINES]
+    step = [a[line] + fitting * b[line] for line in LINES]
+    in_turn = [
+        s / c["pp"] + fitting * q * rho / c["pp"] for s, rho in zip(step, prompts, strict=True)
+    ]
+    occupied = q * fitting / greatest(in_turn)
+    # A request's own steps follow one another, however many micro-batches the stages hold.
+    alone = q * running / greatest([a[line] + b[line] / c["dp"] for line in LINES])
+    decoded = np.minimum(occupied, alone) * c["dp"] * c["n_replicas"]
+    return np.minimum(
+        decoded, decoded + c["is_disaggregated"] * (prefilled_tokens_per_s(c) - decoded)
+    )
+
+
+def prefilled_tokens_per_s(c: Columns) -> Num:
+    """Output tokens/s that the pool which prefills allows at most."""
+    work = greatest([prompt_work_s(c, line, c["prefill_dp"]) for line in LINES])
+    reads = new_tokens(c) / c["prefill_budget_tokens"] * c["prefill_hbm_step_s"]
+    ranks = c["prefill_n_replicas"] * c["prefill_dp"] * c["prefill_pp"]
+    return c["osl_high_tokens"] * ranks / np.maximum(work, reads)
+
+
+def requests_at_once(c: Columns) -> Num:
+    """Requests of one DP rank that decode at once at most, on average over steps.
+
+    What is in flight, the engine's slots, and the KV pool over a request's mean bytes bound them.
+    """
+    start = first_context_tokens(c)
+    stop = start + _span(c)
+    mean_bytes = c["kv_fixed_bytes"] + c["kv_full_bytes_per_token"] * (start + stop) / 2.0
+    for i in range(MAX_KNOTS):
+        held = _mean_least(start, stop, c[f"kv_window_{i}_tokens"])
+        mean_bytes = mean_bytes + c[f"kv_window_{i}_bytes_per_token"] * held
+    in_flight = c["in_flight"] / (c["n_replicas"] * c["dp"])
+    by_kv = c["kv_pool_bytes"] / (mean_bytes + 1e-9)
+    return np.minimum(np.minimum(in_flight, c["max_num_seqs"]), by_kv)
+
+
+def first_context_tokens(c: Columns) -> Num:
+    """Context of the shortest request when it starts to decode, less what it shares with others."""
+    return np.maximum(c["isl_low_tokens"] - c["shared_tokens"], 1.0)
+
+
+def new_tokens(c: Columns) -> Num:
+    """Prompt tokens of the shortest request that no cache can hold."""
+    return np.maximum(c["isl_low_tokens"] - c["shared_tokens"], 1.0)
+
+
+def context_s(c: Columns, line: str, context: Num) -> Num:
+    """Seconds of one resource that one request's attention takes on `context` tokens."""
+    total = c[f"context_{line}_slope_s"] * context
+    for i in range(MAX_KNOTS):
+        seen = np.minimum(context, c[f"context_knot_{i}_tokens"])
+        total = total + c[f"context_{line}_cap_{i}_s"] * seen
+    return total
+
+
+def greatest(values: list[Num]) -> Num:
+    """The largest of several columns."""
+    found = values[0]
+    for value in values[1:]:
+        found = np.maximum(found, value)
+    return found
+
+
+def _lines(c: Columns, running: Num) -> tuple[dict[str, Num], dict[str, Num], dict[str, Num]]:
+    """`(a, b, tight)` of each resource, for `n` requests of a rank: a step takes `a + n·b`.
+
+    `b` averages over the contexts that a request passes; `tight` is (E√b)² from below, which is
+    what bounds the mean n of steps that all keep an SLO (Cauchy). The union of experts is replaced
+    by its chord up to the most tokens that a step may have.
+    """
+    q, dp = c["tokens_per_step_max"], c["dp"]
+    start = first_context_tokens(c)
+    stop = start + _span(c)
+    most_tokens = np.maximum(running * dp * q, q)
+    first = c["experts_all_s"] * (1.0 - c["experts_miss"] ** q)
+    last = c["experts_all_s"] * (1.0 - c["experts_miss"] ** most_tokens)
+    chord = (last - first) / np.maximum(most_tokens - q, 1.0)
+    a = {
+        "hbm": c["hbm_step_s"] + first - chord * q,
+        "flop": c["flop_step_s"],
+        "sfu": 0.0 * c["flop_step_s"],
+        "net": c["net_step_s"],
+    }
+    fixed = {
+        "hbm": c["hbm_request_s"] + chord * dp * q,
+        "flop": c["flop_request_s"] + dp * c["flop_group_s"],
+        "sfu": c["sfu_request_s"],
+        "net": c["net_token_s"] + dp * c["net_group_s"],
+    }
+    b, tight = {}, {}
+    for line in LINES:
+        low = fixed[line] + (context_s(c, line, start) if line != "net" else 0.0)
+        high = fixed[line] + (context_s(c, line, stop) if line != "net" else 0.0)
+        # Attention is concave in context, so the trapezoid stays below the mean.
+        b[line] = (low + high) / 2.0
+        tight[line] = ((low**0.5 + high**0.5) / 2.0) ** 2
+    return a, b, tight
+
+
+def _span(c: Columns) -> Num:
+    """Tokens by which a request's context surely grows; none under speculation, where the steps may
+    fall on its start.
+    """
+    grows = c["tokens_per_step_max"] < 1.5
+    return np.maximum(c["osl_low_tokens"] - 1.0, 0.0) * grows
+
+
+def _mean_least(start: Num, stop: Num, bound: Num) -> Num:
+    """A lower bound of the mean of `min(x, bound)` for x from `start` to `stop` (concave)."""
+    return (np.minimum(start, bound) + np.minimum(stop, bound)) / 2.0
+
+
+def _seen(high: Num, low: Num, limit: Num | None = None) -> Num:
+    """∫ min(x, limit) dx from `low` to `high`."""
+    if limit is None:
+        return (high * high - low * low) / 2.0
+    return _below(high, limit) - _below(low, limit)
+
+
+def _below(position: Num, limit: Num) -> Num:
+    inside = np.minimum(position, limit)
+    return inside * inside / 2.0 + limit * (position - inside)
