@@ -156,6 +156,15 @@ class Exchanges:
     top_k: Array
     seconds: Array
 
+    def take(self, index: Any) -> "Exchanges":
+        """The rows of `index`."""
+        return Exchanges(
+            nodes=self.nodes[index],
+            copy_bytes=self.copy_bytes[index],
+            top_k=self.top_k[index],
+            seconds=self.seconds[index],
+        )
+
 
 def exchange_rows(frame: pl.DataFrame, kind: str) -> Exchanges:
     """Dispatch (FP8, one byte an element) or combine (16-bit) rows of a DeepEP table (µs).

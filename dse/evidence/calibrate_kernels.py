@@ -18,6 +18,7 @@ from dse.cost.kernels import KERNELS
 from dse.cost.kernels._coefficients import KernelSlice, KernelTable, facts, folder, write
 from dse.cost.kernels._head import Head, stack
 from dse.evidence.fit_head import FitSettings, Samples, fit, predict
+from dse.evidence.kernel_table import read_kernel_table
 from dse.evidence.kernels import READERS, Slice
 from dse.hardware.gpu import GPU
 
@@ -110,7 +111,7 @@ def subsample(rows: npt.NDArray[np.int64], most: int = MOST_ROWS) -> npt.NDArray
 
 def settings_for(n_rows: int) -> FitSettings:
     """The network of a slice of `n_rows`."""
-    return FitSettings(hidden=(12, 12), steps=3000) if n_rows < FEW_ROWS else FitSettings()
+    return FitSettings(hidden=(12, 12), steps=2000) if n_rows < FEW_ROWS else FitSettings()
 
 
 def fit_slice(part: Slice, gpu: GPU) -> SliceFit | Excluded:
@@ -166,6 +167,21 @@ def calibrate_kernels(
     return found
 
 
+def calibrate_table(
+    path: Path, gpu: GPU, *, into: Path, report: Callable[[str], object] = print
+) -> list[SliceFit | Excluded]:
+    """Fit a table in the documented schema (`dse.evidence.kernel_table`), measured on `gpu`, and
+    write its coefficients as `into`/<gpu>.json.
+    """
+    fits = [fit_slice(part, gpu) for part in read_kernel_table(path, gpu.name)]
+    for each in fits:
+        report(line(each))
+    into.mkdir(parents=True, exist_ok=True)
+    kept = [each for each in fits if isinstance(each, SliceFit)]
+    write(into / f"{gpu.name}.json", _table(gpu, kept, source=path.name))
+    return fits
+
+
 def line(each: SliceFit | Excluded) -> str:
     """One line about a slice: rows used and dropped, held-out error, interval."""
     if isinstance(each, Excluded):
@@ -195,12 +211,12 @@ def _slices(gpu: str, families: Sequence[str]) -> Iterable[Slice]:
         yield from READERS[family].slices((gpu,))
 
 
-def _table(gpu: GPU, fits: Sequence[SliceFit]) -> KernelTable:
+def _table(gpu: GPU, fits: Sequence[SliceFit], source: str = SOURCE) -> KernelTable:
     return KernelTable(
         gpu=gpu.name,
         architecture=gpu.architecture,
         gpu_facts=facts(gpu),
-        provenance={"source": SOURCE, "fitted": date.today().isoformat()},
+        provenance={"source": source, "fitted": date.today().isoformat()},
         slices=tuple(_encode(each) for each in fits),
         digest="",
     )
