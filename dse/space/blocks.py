@@ -15,9 +15,11 @@ from dse.serving.deployment import Role
 from dse.serving.engine import Engine
 from dse.space.facts import ROOTS, with_fact
 from dse.space.layouts import Degrees, Lattice, lattice, prefix
+from dse.space.options import NONE, UNIFORM, routing_of, speculative_of
 from dse.space.precision import precision_of
 from dse.space.records import Assignment, Branch, Space
 from dse.space.structure import Cell, Parts
+from dse.space.words import OPTIONS
 
 __all__ = ["Block", "Blocks"]
 
@@ -105,6 +107,8 @@ class Blocks:
             model=model,
             precision=precision_of(model, gpu, weights=weights, kv=kv),
             hardware=hardware,
+            speculative=speculative_of(str(assignment.get("speculative", NONE))),
+            routing=routing_of(str(assignment.get("routing", UNIFORM))),
         )
 
     def _hardware(self, role: Role, assignment: Assignment) -> tuple[GPU, Fabric, Engine]:
@@ -179,6 +183,7 @@ def _constants(branch: Branch, assignment: Assignment, parts: Parts) -> dict[str
         if f"prefill_{kind}" in assignment or f"decode_{kind}" in assignment:
             cells |= {f"{role}_{kind}": name for role, name in names.items()}
     cells |= {"weights": assignment["weights"], "kv": assignment["kv"]}
+    cells |= {name: assignment[name] for name in OPTIONS if name in assignment}
     varied = {path: parts.fact(path) for path in branch.varied()}
     return cells | {path: value for path, value in varied.items() if value is not None}
 

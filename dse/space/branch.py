@@ -17,7 +17,7 @@ from dse.space.grammar import AUTO, BranchFile, ContextFile, LayoutFile, Precisi
 from dse.space.layouts import Degrees, values_of
 from dse.space.records import Branch, Dimension
 from dse.space.where import Where, parse_where
-from dse.space.words import words_of
+from dse.space.words import OPTIONS, words_of
 
 __all__ = ["read_branch"]
 
@@ -102,6 +102,10 @@ def _dimensions(
     ]
     if fields.get("precision"):
         found.append(_precision(fields["precision"]))
+    for option in OPTIONS:
+        if fields.get(option) is not None:
+            rows = tuple({option: value} for value in fields[option].values())
+            found.append(Dimension(names=(option,), rows=rows))
     for index, link in enumerate(fields.get("linked") or ()):
         dimension = reader.linked(link, ("linked", index), list(roles))
         if dimension is not None:

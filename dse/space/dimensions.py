@@ -13,7 +13,8 @@ from dse.base.units import Count, unit_of
 from dse.catalog import Catalog
 from dse.space.axes import Axis, Value
 from dse.space.facts import ROOTS, annotation_of
-from dse.space.grammar import VariedFile, dtype_of
+from dse.space.grammar import VariedFile
+from dse.space.options import dtype_of
 from dse.space.records import Assignment, Dimension
 
 __all__ = ["KINDS", "Reader"]

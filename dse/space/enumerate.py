@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby, product
 from typing import Any
 
@@ -49,11 +50,19 @@ def numeric(space: Space, branch: str) -> pl.DataFrame:
     Conditions on numeric axes alone are applied; the last axis varies fastest.
     """
     found = space.branch(branch)
-    names = ("isl_tokens", "osl_tokens", *found.numeric)
-    contexts: tuple[Any, ...] = found.contexts
-    rows = [(*context, *rest) for context, *rest in product(contexts, *found.numeric.values())]
+    return _numeric(found.contexts, tuple(found.numeric.items()), found.where)
+
+
+@lru_cache(maxsize=256)
+def _numeric(
+    contexts: tuple[Any, ...],
+    axes: tuple[tuple[str, tuple[int | float, ...]], ...],
+    conditions: tuple[Where, ...],
+) -> pl.DataFrame:
+    names = ("isl_tokens", "osl_tokens", *(name for name, _ in axes))
+    rows = [(*context, *rest) for context, *rest in product(contexts, *(v for _, v in axes))]
     frame = pl.DataFrame(rows, schema={name: NUMERIC[name] for name in names}, orient="row")
-    held = [where.expr() for where in found.where if where.columns <= set(names)]
+    held = [where.expr() for where in conditions if where.columns <= set(names)]
     context = pl.format("{}/{}", "isl_tokens", "osl_tokens").alias("context")
     return frame.filter(*held).select(context, *names)
 

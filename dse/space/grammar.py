@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from dse.base.errors import SpaceError, did_you_mean
 from dse.base.units import Count
-from dse.hardware.dtype import DType
 from dse.space.axes import Axis, Choice, Forms, Numbers, Quantities
+from dse.space.options import dtype_of, routing_text, speculative_text
 
 __all__ = [
     "AUTO",
     "BranchFile",
     "ContextFile",
-    "DTypeName",
     "LayoutFile",
     "Many",
     "Named",
@@ -23,8 +21,8 @@ __all__ = [
     "RoleFile",
     "SpaceFile",
     "SplitFile",
+    "Text",
     "VariedFile",
-    "dtype_of",
 ]
 
 AUTO = "auto"
@@ -50,25 +48,18 @@ class Many:
 
 
 @dataclass(frozen=True, slots=True)
-class DTypeName:
-    """Reads the name of a number format, without regard to case, `-` and `_`."""
+class Text:
+    """Reads text in any spelling that `read` knows as its canonical one."""
+
+    read: Callable[[str], str]
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> Any:
-        """Read text as a format's canonical name."""
+        """Read text."""
         return {
             "type": "function-after",
-            "function": {"type": "no-info", "function": dtype_of},
+            "function": {"type": "no-info", "function": self.read},
             "schema": {"type": "str"},
         }
-
-
-def dtype_of(name: str) -> str:
-    """Return the canonical name of a number format: `FP8-block` is `fp8_block`."""
-    folded = name.lower().replace("-", "_")
-    if folded not in {*DType}:
-        hint = did_you_mean(name, [*DType]) or f"; one of {', '.join(DType)}"
-        raise SpaceError(f"no number format {name!r}{hint}")
-    return folded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +75,9 @@ Named = Annotated[tuple[str | VariedFile, ...], Many()]
 
 Degrees = Numbers
 AutoDegrees = Annotated[Axis | Literal["auto"], Forms(Count, (AUTO,))]
-Formats = Annotated[Axis, Forms(Annotated[str, DTypeName()])]
+Formats = Annotated[Axis, Forms(Annotated[str, Text(dtype_of)])]
+Speculation = Annotated[Axis, Forms(Annotated[str, Text(speculative_text)])]
+Routings = Annotated[Axis, Forms(Annotated[str, Text(routing_text)])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +130,8 @@ class BranchFile:
     """The keys of a space or of one of its branches; a branch's own keys win over the space's.
 
     `n_gpus` is the size of the whole cluster, `batch` the requests that run at once in one replica.
+    `speculative` is `none` or method:tokens:acceptance (`mtp:3:0.8`), `routing` the popularity of
+    experts: `uniform` or `zipf:0.6`.
     """
 
     model: Named = ()
@@ -147,6 +142,8 @@ class BranchFile:
     precision: Annotated[tuple[PrecisionFile, ...], Many()] = ()
     context: Annotated[tuple[ContextFile, ...], Many()] = ()
     batch: Numbers | None = None
+    speculative: Speculation | None = None
+    routing: Routings | None = None
     layout: LayoutFile | None = None
     prefill: RoleFile | None = None
     decode: RoleFile | None = None

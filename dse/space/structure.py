@@ -9,8 +9,9 @@ from functools import lru_cache
 from dse.base.errors import SpaceError
 from dse.hardware import GPU, Fabric
 from dse.model import Model
+from dse.model.ffn import UNIFORM, Routing
 from dse.model.precision import Precision
-from dse.serving.deployment import Deployment, Pool, Role
+from dse.serving.deployment import Deployment, Pool, Role, SpeculativeDecoding
 from dse.serving.engine import Engine
 from dse.serving.layout import Layout
 from dse.serving.legality import Illegal
@@ -29,6 +30,8 @@ class Parts:
     model: Model
     precision: Precision
     hardware: Mapping[Role, tuple[GPU, Fabric, Engine]]
+    speculative: SpeculativeDecoding | None = None
+    routing: Routing = UNIFORM
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -80,7 +83,12 @@ class Structure:
         parts = self.parts
         joint = parts.hardware[parts.roles[0]][1].scale_out if len(pools) > 1 else None
         return Deployment(
-            model=parts.model, precision=parts.precision, pools=pools, interconnect=joint
+            model=parts.model,
+            precision=parts.precision,
+            pools=pools,
+            routing=parts.routing,
+            speculative=parts.speculative,
+            interconnect=joint,
         )
 
     @property

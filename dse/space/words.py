@@ -11,9 +11,12 @@ from dse.space.facts import annotation_of, scalar_facts, scalar_type
 from dse.space.structure import DEGREES
 from dse.space.where import DType, Words
 
-__all__ = ["NUMERIC", "TEXTS", "words_of"]
+__all__ = ["NUMERIC", "OPTIONS", "TEXTS", "words_of"]
 
 TEXTS = ("branch", "model", "gpu", "fabric", "engine", "weights", "kv")
+OPTIONS = ("speculative", "routing")
+"""Axes that a branch may leave out; they are columns where it does not."""
+
 NUMERIC: dict[str, DType] = {
     "isl_tokens": pl.Int64,
     "osl_tokens": pl.Int64,
@@ -31,9 +34,11 @@ def words_of(roles: Sequence[Role], numeric: Iterable[str], own: Collection[str]
     """Return what conditions of a branch with these roles and numeric axes may name.
 
     GPU facts go by their bare key (`hbm`) or path (`gpu.hbm`), all others by their path. `own` has
-    the records that a role has to itself (`decode_gpu`), whose facts go by their path alone.
+    the branch's dimensions: options, and records that a role has to itself (`decode_gpu`), whose
+    facts go by their path alone.
     """
     words: dict[str, tuple[str, DType]] = {name: (name, pl.String) for name in TEXTS}
+    words |= {name: (name, pl.String) for name in OPTIONS if name in own}
     words["n_gpus"] = ("n_gpus", pl.Int64)
     for role in roles:
         before = "" if role == "both" else f"{role}_"

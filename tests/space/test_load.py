@@ -249,3 +249,31 @@ def test_a_circular_include_is_a_fault(write, catalog):
 def test_a_missing_file_is_a_fault(tmp_path, catalog):
     with pytest.raises(SourceError, match="cannot be read"):
         load_space(tmp_path / "none.yaml", catalog)
+
+
+def test_options_are_axes_and_columns_where_they_are_stated(spaced, catalog):
+    text = """
+model: tiny-moe
+speculative: [none, mtp:3:0.80]
+routing: [uniform, zipf:0.6]
+where: [speculative = 'none' or routing = 'uniform']
+"""
+    found = list(structures(spaced(text), catalog))
+    rows = [(s.columns["speculative"], s.columns["routing"]) for s in found]
+    assert rows == [("none", "uniform"), ("none", "zipf:0.6"), ("mtp:3:0.8", "uniform")]
+    assert found[2].deployment.speculative.tokens_per_step == pytest.approx(1 + 0.8 + 0.64 + 0.512)
+    assert found[1].deployment.routing.exponent == 0.6
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("speculative: mtp", "'mtp' is no speculative decoding"),
+        ("speculative: mtp:0:0.5", "write method:tokens:acceptance"),
+        ("speculative: mtp:3:1.5", "write method:tokens:acceptance"),
+        ("routing: zipf", "'zipf' is no routing"),
+        ("routing: zipf:x", "'zipf:x' is no routing"),
+    ],
+)
+def test_an_option_that_means_nothing_is_a_fault(spaced, text, message):
+    assert any(message in fault for fault in faults(spaced, text))
