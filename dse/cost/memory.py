@@ -18,7 +18,6 @@ from dse.model.tensor import Tensor
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.engine import EngineMemory
 
-FP32_BYTES = 4.0
 # Attention kernels of vLLM take blocks in multiples of 16 tokens when a page is enlarged.
 PAGE_ALIGN_TOKENS = 16
 
@@ -144,12 +143,25 @@ def stage_weights(deployment: Deployment, pool: Pool, stage: int) -> dict[str, f
     found: dict[str, float] = {}
     precision = deployment.precision
     pad = pool.engine.memory.vocab_pad
+    padding = _expert_padding(deployment, pool)
     for tensor, repeat in _stage_tensors(deployment, pool.shard(), stage, pool.layout.pp, pad):
         n_bytes = repeat * tensor.total_elements * precision.of(tensor.cls).bytes_per_element
+        if tensor.cls == "expert":
+            n_bytes *= padding
         if n_bytes:
             found[tensor.cls] = found.get(tensor.cls, 0.0) + n_bytes
     factor = checkpoint_factor(deployment.model, precision)
     return {cls: n_bytes * factor for cls, n_bytes in found.items()}
+
+
+def _expert_padding(deployment: Deployment, pool: Pool) -> float:
+    """Loaded ÷ stored width of a rank's experts: MXFP4 kernels want a multiple."""
+    multiple = pool.engine.memory.mxfp4_width_multiple
+    widths = [group.ffn.widths().get("expert", 0) for group in deployment.model.layers]
+    width = max(widths, default=0) / pool.shard().moe_tp
+    if not width or deployment.precision.of("expert") is not DType.MXFP4:
+        return 1.0
+    return math.ceil(width / multiple) * multiple / width
 
 
 def checkpoint_factor(model: Model, precision: Precision) -> float:
@@ -220,7 +232,7 @@ def _activation_bytes(model: Model, pool: Pool, memory: EngineMemory) -> float:
     shard, engine = pool.shard(), pool.engine
     widest = max((_widest(group, shard) for group in model.layers), default=0.0)
     per_token = memory.activation_bytes_per_token_width * (model.d_model + widest)
-    logits = engine.max_num_seqs * model.vocab_size / shard.vocab_tp * FP32_BYTES
+    logits = engine.max_num_seqs * model.vocab_size * memory.logits_bytes_per_element
     return engine.max_num_batched_tokens * per_token + logits
 
 

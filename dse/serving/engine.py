@@ -16,8 +16,11 @@ class EngineMemory:
     `pool_rule`: `of_total` keeps `hbm_fraction · visible − weights − overheads` for KV (vLLM,
     SGLang); `of_free` keeps `hbm_fraction · (visible − weights − overheads)` (TensorRT-LLM).
     Activations peak at `activation_bytes_per_token_width · max_num_batched_tokens · width`, width
-    being d_model + the widest intermediate of a rank, plus the logits of `max_num_seqs` rows in
-    fp32. `multi_gpu_bytes` is added when a replica has more than one GPU.
+    being d_model + the widest intermediate of a rank, plus what sampling takes: the logits of
+    `max_num_seqs` rows, gathered whole on each rank, at `logits_bytes_per_element` (fp32, sorted
+    copies, indices and probabilities together). `multi_gpu_bytes` is added when a replica has more
+    than one GPU. Experts in MXFP4 are loaded with a rank's width rounded up to
+    `mxfp4_width_multiple`.
     """
 
     pool_rule: Literal["of_total", "of_free"]
@@ -25,12 +28,14 @@ class EngineMemory:
     graph_bytes: Bytes
     multi_gpu_bytes: Bytes
     activation_bytes_per_token_width: float
+    logits_bytes_per_element: float = 4.0
     hybrid_kv: bool = True
     state_page_aligned: bool = True
     vocab_pad: int = 64
     shared_expert_sharded: bool = False
     dense_ffn_over_dp: bool = False
     vocab_over_dp: bool = False
+    mxfp4_width_multiple: int = 1
     overhead_bytes: Bytes | None = None
 
 

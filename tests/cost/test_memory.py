@@ -159,7 +159,7 @@ def test_overheads_are_named_and_grow_with_batched_tokens():
         "context": 1e9,
         "graphs": 2e9,
         "communication": 3e9,
-        "activations": 1000 * 4.0 * (128 + 256 / 2) + 10 * 1024 / 2 * 4,
+        "activations": 1000 * 4.0 * (128 + 256 / 2) + 10 * 1024 * 4,
     }
     assert overheads(max_num_batched_tokens=2000)["activations"] > found["activations"]
 
