@@ -10,27 +10,28 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from dse.catalog import Catalog
 from dse.cost.kernels import _coefficients, kernel_model
 from dse.hardware import DType
-from dse.model.ops import DecodeAttention, Gemm, GroupedGemm, PrefillAttention
+from dse.model.ops import ComputeOp, DecodeAttention, Gemm, GroupedGemm, PrefillAttention
 
 N = 200_000
 REPEATS = 5
 BF16, FP8 = DType.BF16, DType.FP8
 
 
-def grids() -> dict[str, object]:
+def grids() -> dict[str, ComputeOp]:
     """One op of each large family with `N` random shapes."""
     rng = np.random.default_rng(0)
 
     def draw(low: float, high: float) -> np.ndarray:
         return np.round(np.exp(rng.uniform(np.log(low), np.log(high), N)))
 
-    heads = {"n_heads": 32, "n_kv_heads": 8, "d_qk": 128, "d_v": 128, "kv": BF16}
+    heads: dict[str, Any] = {"n_heads": 32, "n_kv_heads": 8, "d_qk": 128, "d_v": 128, "kv": BF16}
     rows = draw(1, 32768)
     return {
         "gemm": Gemm(m=draw(1, 16384), n=4096, k=draw(512, 16384), weights=FP8, activations=FP8),
