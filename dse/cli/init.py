@@ -1,5 +1,6 @@
 """`dse init`: a starter study and its space, with comments."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from dse.base.errors import UserError
@@ -22,13 +23,7 @@ def init(folder: Path = Path(), /, *, name: str = "first", json: Json = False) -
     taken = [str(path) for path in files if path.exists()]
     if taken:
         raise UserError(f"{', '.join(taken)} exists", "choose another --name or folder")
-    for path, text in files.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UserError(f"{path} cannot be written: {reason}", "choose a folder") from error
+    _write(files)
     written = list(map(str, files))
     if json:
         emit_json({"files": written})
@@ -37,3 +32,18 @@ def init(folder: Path = Path(), /, *, name: str = "first", json: Json = False) -
         console().print(f"wrote {path}")
     console().print(f"next: dse check {written[-1]}, then dse run {written[-1]}")
     return 0
+
+
+def _write(files: Mapping[Path, str]) -> None:
+    """Write all files or none."""
+    written: list[Path] = []
+    for path, text in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            for each in written:
+                each.unlink()
+            reason = error.strerror or str(error)
+            raise UserError(f"{path} cannot be written: {reason}", "choose a folder") from error
+        written.append(path)

@@ -20,7 +20,7 @@ def schema(kind: Kind = "study", /, *, markdown: bool = False) -> int:
     from dse.study.reference import RECORDS, reference
 
     if markdown:
-        print(reference())  # noqa: T201
+        print(reference(), end="")  # noqa: T201
     else:
         print(json_module.dumps(schema_of(RECORDS[kind]), indent=2))  # noqa: T201
     return 0
