@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from dse.hardware.dtype import DType
 
 # Quantised checkpoints quantise linear layers; the rest stays 16-bit unless the model says more.
-QUANTISED_CLASSES = ("attention", "dense_ffn", "expert", "shared_expert")
+QUANTISED_CLASSES = ("attention", "dense_ffn", "expert", "shared_expert", "state")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ _ALGORITHMS = {
     "INT4_AWQ": DType.INT4,
     "W8A8_SQ_PER_CHANNEL": DType.INT8,
 }
-_LINEAR_CLASSES = {*QUANTISED_CLASSES, "state"}
+_LINEAR_CLASSES = frozenset(QUANTISED_CLASSES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
