@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from dse.base.errors import StudyError
@@ -28,15 +29,30 @@ class Asked:
     file: WorkloadFile
     trace: Trace | None = field(default=None, repr=False)
 
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The least and the greatest length as a multiple of the context's; infinite if unbounded.
+
+        A trace, and the growing prompts of a session, have lengths of their own.
+        """
+        if self.trace is not None:
+            return 0.0, math.inf
+        lengths = self.file.lengths
+        if isinstance(lengths, LognormalLengths):
+            return 0.0, math.inf
+        low, high = lengths.uniform if isinstance(lengths, UniformLengths) else (1.0, 1.0)
+        return low, math.inf if self.file.sessions else high
+
     def workload(self, isl_tokens: int, osl_tokens: int, load: Load) -> Workload:
         """Return the workload of one context under one load."""
-        arrivals = self._arrivals(load)
-        file = self.file
+        arrivals, file = self._arrivals(load), self.file
+        nominal = (isl_tokens, osl_tokens)
+        isl, osl = (None, None) if self.trace else map(self._lengths, nominal)
         return Workload(
             arrivals=arrivals,
             n_requests=self._n_requests(load),
-            isl=self._lengths(isl_tokens),
-            osl=self._lengths(osl_tokens),
+            isl=isl,
+            osl=osl,
             shared_prefix_tokens=file.shared_prefix_tokens,
             n_prefixes=file.n_prefixes,
             sessions=file.sessions,
@@ -44,11 +60,13 @@ class Asked:
         )
 
     def _n_requests(self, load: Load) -> int:
-        if self.file.requests is not None:
-            return self.file.requests.number(load.concurrency)
-        if self.trace is None:
+        asked = self.file.requests
+        if self.trace is not None:
+            recorded = len(self.trace.rows)
+            return min(asked.number(None), recorded) if asked is not None else recorded
+        if asked is None:
             raise StudyError("the workload does not say how many requests a run has")
-        return len(self.trace.rows)
+        return asked.number(load.concurrency)
 
     def _arrivals(self, load: Load) -> Arrivals:
         if self.trace is not None:

@@ -12,11 +12,12 @@ from dse.base.parse import load_tree, resolve_includes
 from dse.catalog import Catalog
 from dse.pareto import OBJECTIVES
 from dse.space import Size, Space, load_space, size
+from dse.space.blocks import Blocks
 from dse.study.predict import predict
 from dse.study.read import load_study
 from dse.study.study import Study
 
-__all__ = ["check", "is_study", "notes_of"]
+__all__ = ["check", "is_study", "notes_of", "unsupported"]
 
 _STUDY_KEYS = frozenset({"question", "space", "objectives", "load", "slo", "workload", "search"})
 
@@ -66,8 +67,15 @@ def notes_of(study: Study) -> list[str]:
 
 
 def unsupported(study: Study) -> list[str]:
-    """Return by name what of a study cannot be simulated."""
-    return ["load: trace"] if study.load == "trace" and study.asked.trace is None else []
+    """Return by name what of a study cannot be simulated, so that nothing is ignored in silence."""
+    lacking = [
+        f"speculative {block.constants['speculative']}: {block.constants['model']} has no module"
+        for block in Blocks(study.space, study.catalog)
+        if block.parts.speculative is not None
+        and block.parts.speculative.method == "mtp"
+        and block.parts.model.speculative is None
+    ]
+    return list(dict.fromkeys(lacking))
 
 
 def _of_study(study: Study) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dse.base.source import build
 from dse.base.tree import Marked, TreePath, merge
 from dse.catalog import Catalog
 from dse.pareto import OBJECTIVES
+from dse.serving.arrivals import Trace
 from dse.space import Space, load_space
 from dse.space.overlay import overlay
 from dse.space.where import Where, Words, parse_where
@@ -20,6 +21,7 @@ from dse.study.asked import Asked
 from dse.study.grammar import ConcurrencyLoad, RateLoad, StudyFile, TraceLoad
 from dse.study.price import Price
 from dse.study.study import CLOSED_LOOP, CONCURRENCY, MAX_GOODPUT, RATE, TRACE, Study
+from dse.study.trace import read_trace
 from dse.study.words import column_words, known_columns, result_words
 
 __all__ = ["load_study"]
@@ -140,6 +142,7 @@ class _Reader:
         screens = self._conditions("screens", fields, words[1])
         self._compare_by(fields, space)
         self._workload(fields, load, space)
+        trace = self._trace(load, space)
         if self.faults or space is None:
             raise SourceError(self.faults)
         return Study(
@@ -148,7 +151,7 @@ class _Reader:
             question=fields["question"],
             space=space,
             catalog=catalog,
-            asked=Asked(file=fields["workload"]),
+            asked=Asked(file=fields["workload"], trace=trace),
             load=_load_kind(load),
             objectives=fields["objectives"],
             search=fields["search"],
@@ -275,6 +278,20 @@ class _Reader:
                 self._wrong(("load",), f"a closed loop needs a batch axis in branch {branch.name}")
             elif load is not None and load != CLOSED_LOOP and has_batch:
                 self._wrong(("load",), f"this load leaves no use for batch in branch {branch.name}")
+
+    def _trace(self, load: object, space: Space | None) -> Trace | None:
+        """Return the recorded requests of a trace; it brings its own lengths."""
+        if not isinstance(load, TraceLoad):
+            return None
+        for branch in space.branches if space else ():
+            if len(branch.contexts) > 1:
+                message = f"a trace brings its own lengths; give branch {branch.name} one context"
+                self._wrong(("load", "trace"), f"{message}, which walls take as typical")
+        try:
+            return read_trace(self.file.parent / load.trace)
+        except UserError as error:
+            self._wrong(("load", "trace"), error)
+            return None
 
     def _document(self) -> dict[str, Any]:
         hidden = ("overrides", "scenarios", "include")

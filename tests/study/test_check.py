@@ -153,3 +153,8 @@ def test_a_study_that_is_a_list_is_refused(tmp_path):
     (tmp_path / "s.yaml").write_text("- question: x\n")
     with pytest.raises(SourceError, match="a study is a mapping of keys"):
         load_study(tmp_path / "s.yaml")
+
+
+def test_what_cannot_be_simulated_is_named(study_file):
+    found = check(study_file(space="batch: [1]\nspeculative: [none, mtp:3:0.8]"))
+    assert found["unsupported"] == ["speculative mtp:3:0.8: llama-3.1-8b has no module"]
