@@ -29,7 +29,7 @@ def list_(catalog: Catalog, kind: str) -> list[dict[str, object]]:
 def show(catalog: Catalog, kind: str, name: str) -> dict[str, object]:
     """Every field of one record, in SI, by field name; a model with its derived counts."""
     record: Any = catalog.record(kind, name)
-    found: dict[str, object] = _plain(record)
+    found: dict[str, object] = plain(record)
     if kind == "model":
         found["n_layers"] = record.n_layers
         found["parameters"] = record.parameters()
@@ -37,12 +37,13 @@ def show(catalog: Catalog, kind: str, name: str) -> dict[str, object]:
     return found
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A record as plain data: fields by name, enumerations by value."""
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
-        return {name: _plain(getattr(value, name)) for name in names}
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
+        return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     return value.value if isinstance(value, Enum) else value
