@@ -45,7 +45,7 @@ def test_a_model_is_added_from_its_config(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="exists"):
         save(text, "model", "tiny-mla", root)
     with pytest.raises(CatalogError, match="no kind"):
-        save(text, "modle", "tiny-mla", root)
+        save(text, "modell", "tiny-mla", root)
 
 
 def test_a_config_with_unknown_keys_is_not_added(tmp_path: Path) -> None:
