@@ -144,7 +144,7 @@ def fit_saturation(rows: Sequence[SweepRow], *, date: str) -> SaturationFit:
             f"the rows mix {', '.join(gpus)} and {', '.join(engines)}", "fit each by itself"
         )
     constants, intervals = fit_constants(rows)
-    error = Sweep.of(rows).residuals(constants)[: len(rows)]
+    error, tpot_error = np.split(Sweep.of(rows).residuals(constants), 2)
     measured = [row.measured for row in rows]
     lengths = sorted({f"{row.isl_tokens:.0f}/{row.osl_tokens:.0f}" for row in measured})
     models = sorted({row.model for row in measured})
@@ -155,7 +155,8 @@ def fit_saturation(rows: Sequence[SweepRow], *, date: str) -> SaturationFit:
         intervals=intervals,
         n_rows=len(rows),
         rows=f"{', '.join(models)}; input/output tokens {', '.join(lengths)}",
-        residual_quantiles={f"{q:g}": float(np.quantile(error, q)) for q in QUANTILES},
+        residual_quantiles=_quantiles(error),
+        tpot_quantiles=_quantiles(tpot_error / TPOT_WEIGHT),
         mape=float(np.mean(np.abs(np.expm1(error)))),
         date=date,
         source="; ".join(sorted({row.source or "not stated" for row in measured})),
@@ -171,16 +172,26 @@ def write_fit(fit: SaturationFit, path: str | Path) -> None:
     lines.append(f"intervals: # {LEVEL:.0%}, clustered by model")
     for name, interval in fit.intervals.items():
         lines.append(f"  {name}: {{low: {interval.low:.4g}, high: {interval.high:.4g}}}")
-    quantiles = ", ".join(f'"{q}": {v:.4f}' for q, v in fit.residual_quantiles.items())
     lines += [
         f"n_rows: {fit.n_rows}",
         f"rows: {_folded(fit.rows)}",
-        f"residual_quantiles: {{{quantiles}}} # of log(predicted / measured) throughput",
+        "residual_quantiles: # of log(predicted / measured) throughput",
+        f"  {_mapping(fit.residual_quantiles)}",
+        "tpot_quantiles: # of log(predicted / measured) mean TPOT",
+        f"  {_mapping(fit.tpot_quantiles)}",
         f"mape: {fit.mape:.4f}",
         f'date: "{fit.date}"',
         f"source: {_folded(fit.source)}",
     ]
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _quantiles(error: Array) -> dict[str, float]:
+    return {f"{q:g}": float(np.quantile(error, q)) for q in QUANTILES}
+
+
+def _mapping(quantiles: Mapping[str, float]) -> str:
+    return "{" + ", ".join(f'"{q}": {v:.4f}' for q, v in quantiles.items()) + "}"
 
 
 def _folded(text: str) -> str:

@@ -1,8 +1,9 @@
 """The batch cap of a deployment: how many requests it should run at once, and the KV that frees.
 
-Beyond the knee a larger batch adds latency and KV, not throughput. The advisor returns the smallest
-cap within a tolerance of the plateau that meets the latency bound (the batching advisor of SLIM,
-arXiv:2607.29575, section VII, and of Mind the Memory Gap, arXiv:2503.08311).
+Beyond the knee a larger batch adds latency and KV, not throughput. The advisor looks for the
+smallest cap within a tolerance of the plateau that meets the latency bound (the batching advisor
+of SLIM, arXiv:2607.29575, section VII, and of Mind the Memory Gap, arXiv:2503.08311). The tolerance
+and the bound are meant of the real deployment, so both keep the model's own error as a margin.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,11 @@ from dse.saturation.model import Load, Steady, throughput
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.slo import SLO
 
-TOLERANCE = 0.03
+TOLERANCE = 0.05
+# Without a fit: errors of the kernel model's step times, and of their growth with the batch.
+LATENCY_MARGIN = 0.10
+THROUGHPUT_MARGIN = 0.03
+LADDER = tuple(sorted({p * 2**k for k in range(13) for p in (1, 3)}))  # caps that operators set
 MOST_SEQS = 4096  # per DP rank: beyond what any engine captures or schedules
 
 
@@ -56,7 +61,8 @@ class Advice:
 
     `plateau_tok_per_s` is the highest throughput of any cap, whatever its latency; `latency_s` the
     E2E of a request at the cap. `kv_bytes_*` are per GPU of the rank that limits; `limited_by` is
-    `plateau` or `latency`. `priced_by` names the fit, or the kernel model.
+    `plateau` or `latency`; predicted latencies stay below the bound by `latency_margin`, the
+    model's own error. `priced_by` names the fit, or the kernel model.
     """
 
     batch_cap: int
@@ -70,6 +76,7 @@ class Advice:
     kv_bytes_freed: float
     limited_by: str
     tolerance: float
+    latency_margin: float
     priced_by: str
     curve: tuple[CapPoint, ...]
     uses: tuple[Use, ...]
@@ -95,13 +102,16 @@ def advise(
     caps = _caps(memory, pool, lengths)
     steady = _sweep(deployment, pool, load, caps, fit)
     kv_bytes = np.array([needed_bytes(memory, pool, cap, lengths) for cap in caps])
-    within = _within(steady, slo or SLO())
+    margin = _margin(fit)
+    within = _within(steady, slo or SLO(), margin)
     rates = steady.output_tok_per_s
     if not within.any():
-        raise _unmet(steady, slo or SLO())
+        raise _unmet(steady, slo or SLO(), margin)
     best = float(rates[within].max())
-    chosen = int(np.flatnonzero(within & (rates >= (1.0 - tolerance) * best))[0])
     plateau = float(rates.max())
+    least = int(np.flatnonzero(within & (rates >= (1.0 - _lost(fit, tolerance)) * best))[0])
+    at_plateau = rates[least] >= (1.0 - tolerance) * plateau
+    chosen = _on_ladder(caps, within, least) if at_plateau else least
     room = _rank_at(deployment, pool, int(caps[chosen])).kv_pool_bytes
     needed = float(kv_bytes[chosen])
     points = _points(caps, steady, kv_bytes, within)
@@ -115,8 +125,9 @@ def advise(
         kv_pool_bytes=room,
         kv_bytes_needed=min(needed, room),
         kv_bytes_freed=max(room - needed, 0.0),
-        limited_by="plateau" if best >= (1.0 - tolerance) * plateau else "latency",
+        limited_by="plateau" if at_plateau else "latency",
         tolerance=tolerance,
+        latency_margin=margin,
         priced_by=f"fit of {fit.n_rows} rows on {fit.gpu}" if fit else "kernel model",
         curve=points,
         uses=_uses(memory, pool, int(caps[chosen]), lengths, room - needed),
@@ -156,7 +167,7 @@ def _refuse(deployment: Deployment, tolerance: float) -> None:
 
 
 def _caps(memory: RankMemory, pool: Pool, lengths: _Lengths) -> NDArray[np.intp]:
-    """Every cap up to 64, then steps of 2%, as far as the pool may hold live contexts."""
+    """Every cap up to 64, then steps of 2% and the ladder, as far as the pool may hold prompts."""
     live = memory.request_bytes(lengths.isl + 1.0)
     if memory.kv_pool_bytes <= 0 or needed_bytes(memory, pool, 1, lengths) > memory.kv_pool_bytes:
         short = needed_bytes(memory, pool, 1, lengths) - memory.kv_pool_bytes
@@ -167,7 +178,9 @@ def _caps(memory: RankMemory, pool: Pool, lengths: _Lengths) -> NDArray[np.intp]
         )
     most = int(np.clip(1.5 * memory.kv_pool_bytes / live, 1, MOST_SEQS))
     steps = 64.0 * 1.02 ** np.arange(0.0, np.ceil(np.log(MOST_SEQS / 64.0) / np.log(1.02)) + 1)
-    grid = np.unique(np.concatenate([np.arange(1, 65), np.round(steps), [most]]).astype(np.intp))
+    grid = np.unique(
+        np.concatenate([np.arange(1, 65), np.round(steps), LADDER, [most]]).astype(np.intp)
+    )
     return np.asarray(grid[grid <= most])
 
 
@@ -195,10 +208,31 @@ def _rank_at(deployment: Deployment, pool: Pool, cap: int) -> RankMemory:
     return rank_memory(replace(deployment, pools=(capped,)), capped)
 
 
-def _within(steady: Steady, slo: SLO) -> NDArray[np.bool_]:
+def _on_ladder(caps: NDArray[np.intp], within: NDArray[np.bool_], least: int) -> int:
+    """The next rung from `caps[least]` up that meets the bound too; else `least` itself.
+
+    Knees are sharp and never placed exactly: the rung above costs KV, the rung below throughput.
+    """
+    rung = next((cap for cap in LADDER if cap >= caps[least]), int(caps[-1]))
+    found = np.flatnonzero(caps == rung)
+    return int(found[0]) if len(found) and within[found[0]] else least
+
+
+def _margin(fit: SaturationFit | None) -> float:
+    """How far above its prediction a latency may lie: beyond it were 5% of the fit's rows."""
+    return max(-fit.tpot_quantiles.get("0.05", 0.0), 0.0) if fit else LATENCY_MARGIN
+
+
+def _lost(fit: SaturationFit | None, tolerance: float) -> float:
+    """What the predicted throughput may give up so that the real one gives up `tolerance`."""
+    margin = fit.residual_quantiles.get("0.95", 0.0) if fit else THROUGHPUT_MARGIN
+    return max(tolerance - margin, 0.0)
+
+
+def _within(steady: Steady, slo: SLO, margin: float) -> NDArray[np.bool_]:
     kept = np.isfinite(steady.e2e_s)
     for value, bound in _bounds(steady, slo):
-        kept &= ~(value > bound)
+        kept &= ~(value * (1.0 + margin) > bound)
     return kept
 
 
@@ -207,7 +241,7 @@ def _bounds(steady: Steady, slo: SLO) -> list[tuple[Array, float]]:
     return [(value, bound) for value, bound in pairs if bound is not None]
 
 
-def _unmet(steady: Steady, slo: SLO) -> InfeasibleError:
+def _unmet(steady: Steady, slo: SLO, margin: float) -> InfeasibleError:
     least = [
         f"{name} {1e3 * float(np.nanmin(value)):.1f} ms of {1e3 * bound:.1f} ms"
         for name, value, bound in (
@@ -218,7 +252,8 @@ def _unmet(steady: Steady, slo: SLO) -> InfeasibleError:
         if bound is not None
     ]
     return InfeasibleError(
-        f"no batch cap meets the latency bound; at best {', '.join(least)}",
+        f"no batch cap meets the latency bound with a margin of {margin:.0%}; "
+        f"at best {', '.join(least)}",
         "loosen the bound, or choose a faster layout",
     )
 

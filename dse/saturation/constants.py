@@ -62,8 +62,9 @@ class Interval:
 class SaturationFit:
     """Constants fitted to measured rows of one GPU and engine, with their provenance.
 
-    `intervals` by constant; `residual_quantiles` of log(predicted ÷ measured) throughput by
-    probability; `rows` says which rows were seen, `source` where they were published.
+    `intervals` by constant; `residual_quantiles` and `tpot_quantiles` of log(predicted ÷ measured)
+    throughput and mean TPOT, by probability; `rows` says which rows were seen, `source` where they
+    were published.
     """
 
     gpu: str
@@ -73,6 +74,7 @@ class SaturationFit:
     n_rows: Count
     rows: str
     residual_quantiles: Mapping[str, float]
+    tpot_quantiles: Mapping[str, float]
     mape: float
     date: str
     source: str

@@ -36,9 +36,10 @@ class Curve:
 
     `token_s` and `group_s` on `TOKENS`, `head_s` and `draft_s` on `SEQS`, `decode_s` on
     `SEQS` × `CONTEXT`, `prompt_s` (attention of a whole prompt, in chunks) and `kv_bytes` (stored
-    by a request) on `CONTEXT`. `pool_bytes` is what live contexts may fill on a lane, `lanes` how
-    many there are on `n_gpus` GPUs. `host_step_s`, `host_request_s` and `host_token_s` are hidden
-    behind the GPU if `host_overlapped`; `mixed_s` is added to a step that holds prompt tokens.
+    by a request) on `CONTEXT`. `pool_bytes` is what live contexts fill on a lane when it is short,
+    the share `pool_use` of the pool; `lanes` how many there are on `n_gpus` GPUs. `host_step_s`,
+    `host_request_s` and `host_token_s` are hidden behind the GPU if `host_overlapped`; `mixed_s` is
+    added to a step that holds prompt tokens.
     """
 
     token_s: Array
@@ -56,6 +57,7 @@ class Curve:
     mixed_s: Value
     launch_s: Value
     pool_bytes: Value
+    pool_use: Value
     lanes: Value
     dp: Value
     pp: Value
@@ -100,6 +102,7 @@ def curve_of(
         arrival_s=cost.host.arrival_s,
         mixed_s=constants.prefill_layer_s * layers if constants else 0.0,
         launch_s=float(np.sum(cost.tables.stage_count * cost.tables.prefill_z[:, 0, 0])),
+        pool_use=use,
         pool_bytes=max(use * memory.kv_pool_bytes, 0.0) / layout.pp,
         lanes=float(pool.n_replicas * layout.dp * layout.pp),
         dp=float(layout.dp),

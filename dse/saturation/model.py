@@ -68,7 +68,7 @@ def throughput(curves: Curves, which: ArrayLike, load: Load) -> Steady:
     drain = _drain(lane, cycle)
     rate = 1.0 / (1.0 / cycle.req_per_s + drain.extra_s / lane.n_requests)
     mixed = (1.0 - drain.share) * cycle.tpot_s + drain.share * drain.tpot_s
-    tpot = np.where(lane.schedule == 2, cycle.decode_s, mixed)
+    tpot = np.where(lane.schedule == 2, cycle.decode_s, mixed * lane.preempted())
     tpot = np.where(lane.decode_steps > 0, tpot / lane.tokens_per_step, np.nan)
     decode_s = np.where(lane.decode_steps > 0, (lane.osl - 1.0) * tpot, 0.0)
     ttft = lane.in_flight / cycle.req_per_s - decode_s + _burst(lane, cycle) + lane.arrival_s
@@ -129,7 +129,8 @@ class _Lane:
         self.holds = self._at("kv_bytes", CONTEXT, self.isl + self.osl) - shared <= pool
         self.pp = self._of("pp")
         room = np.maximum(pool / self.request_bytes, 1.0)
-        self.most = np.minimum(np.minimum(self.in_flight, self._of("max_seqs")), room)
+        wanted = np.minimum(self.in_flight, self._of("max_seqs"))
+        self.most, self.is_short = np.minimum(wanted, room), room < wanted
         self.prompt_attention_s = self._at("prompt_s", CONTEXT, self.isl) - np.where(
             cached > 0, self._at("prompt_s", CONTEXT, np.maximum(cached, 1.0)), 0.0
         )
@@ -196,6 +197,15 @@ class _Lane:
         """
         spread = np.maximum(self.decode_steps * self.spread * WAVE_WIDTH, 1.0)
         return np.minimum(np.maximum(n_decode / spread, np.maximum(per_step, 1.0)), n_decode)
+
+    def preempted(self) -> Array:
+        """What preemption multiplies TPOT by where the pool is short: the share of the pool that no
+        running request fills belongs to those that lost their place, the more so the more a request
+        grows beyond the prompt that it was admitted with.
+        """
+        growth = 2.0 * self.osl / (self.isl + self.osl)
+        waiting = (1.0 / self._of("pool_use") - 1.0) * growth
+        return np.where(self.is_short, 1.0 + waiting, 1.0)
 
     def drifted(self, is_full: NDArray[np.bool_]) -> Array:
         """How far waves have dissolved: 0 for equal requests in lock-step, 1 for a stream."""

@@ -1,10 +1,12 @@
 """The advisor: the smallest cap that is good enough, and what it gives back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dse.base.errors import InfeasibleError, UserError
-from dse.saturation.advisor import advise
+from dse.saturation.advisor import LADDER, advise
 from dse.saturation.constants import Constants, SaturationFit
 from dse.saturation.model import Load
 from dse.serving.layout import Layout
@@ -29,6 +31,7 @@ FIT = SaturationFit(
     n_rows=1,
     rows="made for tests",
     residual_quantiles={},
+    tpot_quantiles={},
     mape=0.0,
     date="2026-01-01",
     source=worlds.SOURCE,
@@ -44,15 +47,24 @@ def advice(slo=None, tolerance=0.03, **changes):
     return advise(worlds.deployment(mha_7b(), **changes), LOAD, slo, tolerance, fit=FIT)
 
 
-def test_the_cap_is_the_smallest_within_tolerance():
+def test_the_cap_is_the_first_rung_within_tolerance():
     found = advice()
     rates = {point.batch_cap: point.throughput_tok_per_s for point in found.curve}
     best = max(rates.values())
     assert found.plateau_tok_per_s == best
     assert found.limited_by == "plateau"
-    good = [cap for cap, rate in rates.items() if rate >= 0.97 * best]
-    assert found.batch_cap == min(good)
+    good = min(cap for cap, rate in rates.items() if rate >= 0.97 * best)
+    assert found.batch_cap == min(rung for rung in LADDER if rung >= good)
     assert found.throughput_tok_per_s == rates[found.batch_cap]
+
+
+def test_the_fit_own_error_is_kept_as_a_margin():
+    unsure = replace(FIT, residual_quantiles={"0.95": 0.04}, tpot_quantiles={"0.05": -0.1})
+    deployment, slo = worlds.deployment(mha_7b()), SLO(tpot_s=0.03)
+    assert advise(deployment, LOAD, slo, fit=unsure).tpot_s <= 0.03 / 1.1
+    assert 0.03 / 1.1 < advise(deployment, LOAD, slo, fit=FIT).tpot_s <= 0.03
+    wide, tight = (advise(deployment, LOAD, fit=fit).batch_cap for fit in (FIT, unsure))
+    assert tight > wide
 
 
 def test_a_tighter_tolerance_asks_for_more():

@@ -35,6 +35,7 @@ intervals:
 n_rows: 12
 rows: made for tests
 residual_quantiles: {"0.5": 0.0}
+tpot_quantiles: {"0.5": 0.0}
 mape: 0.02
 date: "2026-01-01"
 source: worlds
