@@ -16,6 +16,7 @@ __all__ = ["Answer", "Fact", "Rival", "answer", "gpus_for"]
 
 Row = Mapping[str, Any]
 GPUS_PER_NODE = 8
+MOST_RIVALS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,8 @@ def _margins(best: Row, subject: Subject, detail: Mapping[str, Any]) -> list[str
         if value is not None:
             room = 100 * (1 - value / bound.limit)
             state = f"{room:.0f}% to spare" if room >= 0 else f"{-room:.0f}% over"
-            found.append(f"{bound.text}: {cell(bound.column, value)}, {state}")
+            unit = quantity(bound.column).unit
+            found.append(f"{bound.text}: {cell(bound.column, value)} {unit}, {state}")
     if (peak := best.get("kv_peak_fraction")) is not None:
         found.append(f"KV pool: {100 * peak:.0f}% used at its peak")
     order = detail.get("walls", {}).get("wall_order") or []
@@ -180,12 +182,13 @@ def _rivals(outcome: Outcome, subject: Subject, best: Row) -> list[Rival]:
         if keys:
             seen |= keys
             found.append(_rival(row, best, subject))
-    return found[:6]
+    return found[:MOST_RIVALS]
 
 
 def _rival(row: Row, best: Row, subject: Subject) -> Rival:
     parts = []
-    for each in (subject.first, subject.x, subject.y):
+    cost = quantity("usd_per_mtok_output")
+    for each in (subject.first, subject.x, subject.y, cost):
         mine, other = best.get(each.column), row.get(each.column)
         if mine and other is not None:
             text = _against(each, other, mine)

@@ -2,47 +2,24 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import polars as pl
 
 from dse.report.answer import Answer, answer
 from dse.report.drawn import drawn, span, spans_decades, with_words
 from dse.report.layouts import FAMILIES, sentence
-from dse.report.quantities import DEFINITIONS, Quantity, quantity
+from dse.report.load import latency, tightened
+from dse.report.physics import breakdown, roofline, walls
+from dse.report.procurement import procurement
+from dse.report.quantities import DEFINITIONS, Quantity, is_known, quantity
 from dse.report.record import Outcome
+from dse.report.section import Figure, Part, Rows, Section
 from dse.report.subject import Subject, subject
-from dse.report.tables import Table, front_table, funnel_rows, near_misses, provenance
+from dse.report.tables import front_table, funnel_rows, near_misses, provenance
 
-__all__ = ["Content", "Figure", "Section", "content"]
+__all__ = ["Content", "content"]
 
 MOST_MEMBERS = 200
-
-Rows = list[dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """A chart with what it says to those who cannot see it (`alt`), and its `caption`."""
-
-    name: str
-    spec: Mapping[str, Any]
-    alt: str
-    caption: str
-    title: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """One section of the report, in the order in which it is read."""
-
-    name: str
-    title: str
-    lines: tuple[str, ...] = ()
-    charts: tuple[Figure, ...] = ()
-    tables: tuple[Table, ...] = ()
-    lists: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
-    command: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +45,23 @@ def content(outcome: Outcome) -> Content:
     )
     about = subject(outcome)
     details = _details(outcome, about)
-    sections, datasets = _front(outcome, about, details)
-    funnel_section, funnel_data = _funnel(outcome)
-    every = [sections, funnel_section, _provenance(outcome)]
+    parts = [
+        _front(outcome, about, details),
+        procurement(outcome, about),
+        walls(outcome),
+        roofline(outcome),
+        breakdown(outcome),
+        latency(outcome, about),
+        _funnel(outcome),
+        Part(section=_provenance(outcome)),
+    ]
+    there = [part for part in parts if part is not None]
     return Content(
         subject=about,
         answer=answer(outcome, about),
         alerts=tuple(_alerts(outcome)),
-        sections=tuple(each for each in every if each is not None),
-        datasets={**datasets, **funnel_data},
+        sections=tuple(part.section for part in there),
+        datasets={name: rows for part in there for name, rows in part.datasets.items()},
         shown=tuple(quantity(column) for column in details),
         front=outcome.front,
     )
@@ -92,7 +77,7 @@ def _details(outcome: Outcome, about: Subject) -> list[str]:
     return [name for name in dict.fromkeys(wanted) if name in outcome.results.columns]
 
 
-def _front(outcome: Outcome, about: Subject, details: list[str]) -> tuple[Section, dict[str, Rows]]:
+def _front(outcome: Outcome, about: Subject, details: list[str]) -> Part:
     from dse.report.charts.front import FrontAxes, front
 
     x, y = about.x, about.y
@@ -124,22 +109,33 @@ def _front(outcome: Outcome, about: Subject, details: list[str]) -> tuple[Sectio
         name="front",
         spec=front(axes).to_dict(),
         alt=_alt(outcome, x, y),
+        wide=True,
         caption=_caption(shown.note, precisions),
     )
     words_of = [
         {"point_id": row["point_id"], "sentence": sentence(row)}
         for row in members.head(MOST_MEMBERS).iter_rows(named=True)
     ]
+    datasets: dict[str, Rows] = {"results": shown.rows.to_dicts(), "words": words_of}
+    datasets["front"] = _plain(members.head(MOST_MEMBERS)).to_dicts()
+    figures = [figure] if shown.rows.height else []
+    if (second := tightened(outcome, about)) is not None:
+        figures.append(second[0])
+        datasets["bounds"] = second[1]
     section = Section(
         name="front",
         title="Pareto front",
-        lines=_mixed(precisions),
-        charts=(figure,) if shown.rows.height else (),
+        lines=_mixed(members),
+        charts=tuple(figures),
         tables=(front_table(members, about),),
     )
-    datasets: dict[str, Rows] = {"results": shown.rows.to_dicts(), "words": words_of}
-    datasets["front"] = members.head(MOST_MEMBERS).to_dicts()
-    return section, datasets
+    return Part(section=section, datasets=datasets)
+
+
+def _plain(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows` without the facts that walls and floors read, which no reader asks a page for."""
+    known = [name for name in rows.columns if is_known(name)]
+    return rows.select(known)
 
 
 def _same_latency(bound: str, axis: Quantity) -> bool:
@@ -147,13 +143,18 @@ def _same_latency(bound: str, axis: Quantity) -> bool:
     return axis.column.endswith("_s") and bound.partition("_")[0] == axis.column.partition("_")[0]
 
 
-def _mixed(precisions: list[str]) -> tuple[str, ...]:
-    if len(precisions) < 2:
-        return ()
-    return (
-        f"The front mixes precisions ({', '.join(precisions)}, weights / KV), which do not answer "
-        "alike: compare within one of them; each has a line of its own.",
-    )
+def _mixed(members: pl.DataFrame) -> tuple[str, ...]:
+    """What a front mixes that does not answer alike."""
+    found = []
+    for column, what in (("precision", "precisions"), ("context", "contexts"), ("model", "models")):
+        values = sorted(set(members[column].drop_nulls())) if column in members.columns else []
+        if len(values) > 1:
+            own = "; each precision has a line of its own" if column == "precision" else ""
+            found.append(
+                f"The front mixes {what} ({', '.join(values)}), which do not ask or answer alike: "
+                f"compare within one{own}."
+            )
+    return tuple(found)
 
 
 def _alt(outcome: Outcome, x: Quantity, y: Quantity) -> str:
@@ -162,8 +163,9 @@ def _alt(outcome: Outcome, x: Quantity, y: Quantity) -> str:
 
 
 def _caption(note: str, precisions: list[str]) -> str:
-    text = "Faint points are beaten in every objective by one on the line. Choose a point or a "
-    text += "row to see it in every chart; choose a GPU in the legend to see it alone."
+    text = "Open points are beaten in every objective by one on the line; the faintest miss the "
+    text += "SLO or a constraint. Choose a point or a row to see it in every chart, a GPU in the "
+    text += "legend to see it alone."
     return f"{text} {note}".strip()
 
 
@@ -171,7 +173,7 @@ def _ordered(rows: pl.DataFrame, column: str) -> list[str]:
     return sorted(set(rows[column].drop_nulls()))
 
 
-def _funnel(outcome: Outcome) -> tuple[Section, dict[str, Rows]]:
+def _funnel(outcome: Outcome) -> Part:
     from dse.report.charts.funnel import funnel
 
     results = outcome.results
@@ -190,7 +192,7 @@ def _funnel(outcome: Outcome) -> tuple[Section, dict[str, Rows]]:
         charts=(figure,),
         tables=(near_misses(outcome.near_misses),),
     )
-    return section, {"funnel": rows}
+    return Part(section=section, datasets={"funnel": rows})
 
 
 def _provenance(outcome: Outcome) -> Section:

@@ -13,9 +13,10 @@ from typing import Any
 
 from dse._version import __version__
 from dse.base.errors import UserError, did_you_mean
-from dse.report.content import Content, Rows, content
+from dse.report.content import Content, content
 from dse.report.files import Writer, write_all
 from dse.report.record import Outcome
+from dse.report.section import Rows
 
 __all__ = ["FORMATS", "write"]
 

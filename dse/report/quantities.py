@@ -6,7 +6,7 @@ from typing import Any
 
 from dse.base.units import unit_of_name
 
-__all__ = ["DEFINITIONS", "Quantity", "cell", "number", "quantity"]
+__all__ = ["DEFINITIONS", "Quantity", "cell", "is_known", "number", "quantity"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,7 @@ _KNOWN = {
         _q("usd_per_mtok_input", "cost of input", "USD/Mtok", 1.0, "min"),
         _q("usd_per_mtok_total", "cost of all tokens", "USD/Mtok", 1.0, "min"),
         _q("usd_per_gpu_hour", "price", "USD/GPU/h", 1.0, "min"),
+        _q("joules_per_output_token", "energy per output token", "J/tok", 1.0, "min"),
         _q("joules_per_token", "energy per output token", "J/tok", 1.0, "min"),
         _q("tok_per_joule", "output tokens per joule", "tok/J", 1.0, "max"),
         _q("slo_attainment", "SLO attainment", "%", 100.0, "max"),
@@ -68,10 +69,14 @@ _KNOWN = {
         _q("mbu", "MBU", "%", 100.0, "max"),
         _q("kv_peak_fraction", "KV peak", "%", 100.0),
         _q("prefix_hit_fraction", "prefix hits", "%", 100.0),
+        _q("gpus_needed", "GPUs needed"),
+        _q("nodes_needed", "nodes needed"),
+        _q("kv_bytes_freed", "KV freed", "GB", 1e-9),
         _q("n_preemptions", "preemptions"),
         _q("break_even_usd_per_gpu_hour", "break-even price", "USD/GPU/h"),
     )
 }
+_TEXTS = frozenset({"model", "engine", "weights", "branch", "batch", "concurrency", "feasible"})
 _LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E"}
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (
@@ -119,6 +124,15 @@ def quantity(column: str) -> Quantity:
     if unit.symbol == "B":
         return _q(column, column.removesuffix("_bytes").replace("_", " "), "GB", 1e-9)
     return _q(column, column.removesuffix(f"_{unit.suffix}").replace("_", " "), unit.symbol)
+
+
+def is_known(column: str) -> bool:
+    """Whether readers ask for a column: identity, degrees, load, latencies, rates, costs, bands."""
+    bare = column
+    for prefix in ("lo_", "hi_", "prefill_", "decode_"):
+        bare = bare.removeprefix(prefix)
+    latency = bare.partition("_")[0] in _LATENCIES and bare.endswith("_s")
+    return bare in _KNOWN or bare in _TEXTS or latency
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from dse.report.content import Content, Section
+from dse.report.content import Content
+from dse.report.section import Section
 from dse.report.tables import markdown
 
 __all__ = ["readme"]
@@ -41,6 +42,7 @@ def _head(found: Content) -> Iterator[str]:
 def _section(section: Section, pictures: str) -> Iterator[str]:
     yield f"## {section.title}"
     yield from section.lines
+    yield from (markdown(each) for each in section.lead)
     for each in section.charts:
         if each.title:
             yield f"### {each.title}"

@@ -38,6 +38,7 @@ class Outcome:
     `on_front`. `front`: the feasible non-dominated rows, best first by the first objective.
     `near_misses`: killed or infeasible points with `reason`, `demand`, `limit`, `unit`, `margin`
     and `remedy`. `details`: per front `point_id`, the walls description and step breakdown.
+    `sketches`: rows of the store's `latency_sketch` of the points in `results`, if at hand.
     `certificate`: what the search proved. `provenance`: versions, digests, seeds, command.
     """
 
@@ -50,6 +51,7 @@ class Outcome:
     certificate: Mapping[str, Any]
     provenance: Mapping[str, Any]
     notes: Sequence[str] = ()
+    sketches: pl.DataFrame | None = None
 
     @property
     def best(self) -> Mapping[str, Any] | None:

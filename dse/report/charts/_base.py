@@ -11,7 +11,6 @@ PICKED = "picked"
 """The signal that holds the `point_id` that the reader chose; every chart of a page shares it."""
 
 HEIGHT = 340
-SOLID = alt.Legend(symbolOpacity=1.0)
 
 
 def picked() -> alt.Parameter:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import altair as alt
 
 from dse.report.charts._base import (
     HEIGHT,
     PICKED,
-    SOLID,
     axis,
     layered,
     named,
@@ -48,7 +48,7 @@ class FrontAxes:
 
 
 def front(axes: FrontAxes) -> alt.LayerChart:
-    """Dominated points faint, front members full and joined by a line, SLO bounds as rules.
+    """Dominated points faint, infeasible ones fainter, the front full and joined by a line.
 
     Datasets: `results` (one row a drawn point, `on_front`), `optimistic` where
     `axes.optimistic`. A front that mixes precisions gets one line a precision.
@@ -59,22 +59,17 @@ def front(axes: FrontAxes) -> alt.LayerChart:
     place = base.encode(
         x=_x(axes),
         y=_y(axes),
-        color=alt.Color("gpu:N", scale=colours(axes.gpus), title="GPU", legend=SOLID),
+        color=alt.Color("gpu:N", scale=colours(axes.gpus), title="GPU"),
         shape=alt.Shape(
             "family:N",
             scale=shapes(axes.families),
             title="layout family",
-            legend=SOLID,
         ),
         tooltip=tooltips(texts + numbers),
     )
     legend = alt.selection_point(name="kept", fields=["gpu"], bind="legend")
-    faint = (
-        place.transform_filter("!datum.on_front")
-        .mark_point(size=34, strokeWidth=1.2, cursor="pointer")
-        .encode(opacity=alt.when(legend).then(alt.value(0.38)).otherwise(alt.value(0.04)))
-        .add_params(legend)
-    )
+    beaten = _faint(place, "!datum.on_front && datum.feasible !== false", 0.55, legend)
+    failing = _faint(place, "!datum.on_front && datum.feasible === false", 0.16, legend)
     members = (
         place.transform_filter("datum.on_front")
         .mark_point(size=120, filled=True, opacity=1.0, cursor="pointer")
@@ -85,8 +80,15 @@ def front(axes: FrontAxes) -> alt.LayerChart:
         .mark_point(size=420, shape="circle", strokeWidth=2.5, color="#D55E00")
         .encode(x=_x(axes), y=_y(axes))
     )
-    layers = [*_rules(axes), *_lines(axes, base), ring, faint, members]
+    layers = [*_rules(axes), *_lines(axes, base), ring, failing, beaten.add_params(legend), members]
     return layered(layers, HEIGHT).add_params(picked())
+
+
+def _faint(place: alt.Chart, which: str, opacity: float, legend: alt.Parameter) -> alt.Chart:
+    points = place.transform_filter(which).mark_point(size=34, strokeWidth=1.3, cursor="pointer")
+    shown = alt.when(legend).then(alt.value(opacity)).otherwise(alt.value(0.03))
+    faint: alt.Chart = points.encode(opacity=shown)
+    return faint
 
 
 def _x(axes: FrontAxes) -> alt.X:
@@ -128,7 +130,14 @@ def _rules(axes: FrontAxes) -> list[alt.Chart]:
     for where, value, text in axes.bounds:
         data = alt.Chart(alt.InlineData(values=[{"bound": value, "text": text}]))
         rule = data.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color="#D55E00")
-        words = data.mark_text(align="left", baseline="top", dx=4, dy=2, color="#D55E00")
+        low, high = axes.x_span
+        late = (
+            value > (low * high**2) ** (1 / 3) if axes.log_x else value > low + 0.7 * (high - low)
+        )
+        align: Literal["left", "right"] = "right" if late else "left"
+        words = data.mark_text(
+            align=align, baseline="top", dx=-4 if late else 4, dy=2, color="#D55E00"
+        )
         words = words.encode(text="text:N")
         if where == "x":
             found += [rule.encode(x="bound:Q"), words.encode(x="bound:Q", y=alt.value(0))]

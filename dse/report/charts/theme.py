@@ -45,7 +45,10 @@ def _dealt(names: Sequence[str], values: Sequence[str]) -> alt.Scale:
 
 
 def config(*, ink: str, muted: str, grid: str, font: str = FONT) -> dict[str, Any]:
-    """The Vega-Lite config of a page or of a picture; colours may be CSS variables on a page."""
+    """The Vega-Lite config of a page or of a picture; colours may be CSS variables on a page.
+
+    A page fits the legends to the width of each chart; these columns are for pictures.
+    """
     text = {"labelColor": muted, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12}
     return {
         "background": "transparent",
@@ -60,7 +63,16 @@ def config(*, ink: str, muted: str, grid: str, font: str = FONT) -> dict[str, An
             "titlePadding": 8,
             "labelOverlap": True,
         },
-        "legend": {**text, "titleFontWeight": 500, "symbolStrokeWidth": 2, "orient": "bottom"},
+        "legend": {
+            **text,
+            "titleFontWeight": 500,
+            "symbolStrokeWidth": 2,
+            "symbolOpacity": 1,
+            "orient": "bottom",
+            "columns": 4,
+            "labelLimit": 220,
+            "layout": {"bottom": {"anchor": "start", "direction": "horizontal"}},
+        },
         "header": {**text, "titleFontWeight": 500},
         "title": {"color": ink, "fontSize": 13, "fontWeight": 600, "anchor": "start"},
         "text": {"color": ink, "fontSize": 12},

@@ -71,13 +71,20 @@
     });
   }
 
+  function fitted(width) {
+    const narrow = width < 560;
+    const layout = { bottom: { anchor: "start", direction: narrow ? "vertical" : "horizontal" } };
+    const columns = Math.max(1, Math.floor(width / (narrow ? 140 : 170)));
+    return { ...config, legend: { ...config.legend, columns, layout } };
+  }
+
   const copied = (name) => data[name].map((row) => ({ ...row }));
   const all = [...document.querySelectorAll("[data-chart]")].map(async (place) => {
     const spec = specs[place.dataset.chart];
     const text = JSON.stringify(spec);
     const named = Object.keys(data).filter((name) => text.includes(`{"name":"${name}"}`));
     Object.assign((spec.datasets ||= {}), Object.fromEntries(named.map((name) => [name, copied(name)])));
-    const options = { actions: false, renderer: "svg", ast: true, config, tooltip: { theme: "custom" } };
+    const options = { actions: false, renderer: "svg", ast: true, config: fitted(place.clientWidth) };
     const { view } = await vegaEmbed(place, spec, options);
     if (view.signal && text.includes('"picked"')) views.push(view);
     view.addEventListener("click", (_, item) => {

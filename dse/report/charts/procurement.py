@@ -1,0 +1,95 @@
+"""Charts of the procurement view: GPUs side by side by price, interactivity and load."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from dse.report.charts._base import layered, named, tooltips
+from dse.report.charts.theme import colours
+from dse.report.quantities import quantity
+
+__all__ = ["break_even", "contexts", "fleet", "interactivity"]
+
+HEIGHT = 260
+
+
+def break_even(column: str, names: Sequence[str]) -> alt.LayerChart:
+    """USD per million output tokens against USD per GPU hour.
+
+    Datasets `price_lines` (two rows a line) and `price_dots`.
+    """
+    x, y = quantity("usd_per_gpu_hour"), quantity("usd_per_mtok_output")
+    at: dict[str, Any] = {
+        "x": alt.X(f"{x.column}:Q", title=x.label),
+        "y": alt.Y(f"{y.column}:Q", title=y.label),
+        "color": _colour(column, names),
+        "detail": "precision:N",
+    }
+    line = alt.Chart(named("price_lines")).mark_line(strokeWidth=1.6).encode(**at)
+    dots = alt.Chart(named("price_dots")).mark_point(filled=True, size=80, opacity=1)
+    tip = [
+        *tooltips([column, "precision", "layout"]),
+        alt.Tooltip(f"{x.column}:Q", title=x.label, format=",.4~g"),
+        alt.Tooltip(f"{y.column}:Q", title=y.label, format=",.4~g"),
+    ]
+    return layered([line, dots.encode(**at, tooltip=tip)], HEIGHT)
+
+
+def interactivity(column: str, names: Sequence[str]) -> alt.LayerChart:
+    """Best output per GPU against the tokens/s a user sees at least. Dataset `interactivity`."""
+    y = quantity("output_tok_per_s_per_gpu")
+    at: dict[str, Any] = {
+        "x": alt.X(
+            "tok_per_s_per_user:Q",
+            title="interactivity at least (tok/s/user)",
+            scale=alt.Scale(type="log", nice=False, padding=10),
+        ),
+        "y": alt.Y(f"{y.column}:Q", title=f"{y.label} ↑ better"),
+        "color": _colour(column, names),
+        "detail": "precision:N",
+    }
+    base = alt.Chart(named("interactivity")).encode(**at)
+    tip = [
+        *tooltips([column, "precision", "layout"]),
+        alt.Tooltip(f"{y.column}:Q", title=y.label, format=",.4~g"),
+        alt.Tooltip("usd_per_mtok_output:Q", title="USD/Mtok output", format=",.4~g"),
+    ]
+    line = base.mark_line(strokeWidth=1.6, interpolate="step-before")
+    dots = base.mark_point(filled=True, size=60, opacity=1, cursor="pointer")
+    return layered([line, dots.encode(tooltip=tip)], HEIGHT)
+
+
+def contexts(column: str, names: Sequence[str]) -> alt.LayerChart:
+    """Best output per GPU by context. Dataset `contexts`."""
+    y = quantity("output_tok_per_s_per_gpu")
+    base = alt.Chart(named("contexts")).encode(
+        x=alt.X("context:N", title="ISL / OSL (tokens)", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(f"{y.column}:Q", title=f"{y.label} ↑ better"),
+        color=_colour(column, names),
+        tooltip=[
+            *tooltips([column, "precision", "layout", "context"]),
+            alt.Tooltip(f"{y.column}:Q", title=y.label, format=",.4~g"),
+        ],
+    )
+    bars = base.mark_bar(cursor="pointer").encode(xOffset=f"{column}:N")
+    return layered([bars], HEIGHT)
+
+
+def fleet(column: str, names: Sequence[str]) -> alt.LayerChart:
+    """GPUs needed against the load. Dataset `fleet`."""
+    log = alt.Scale(type="log", nice=False, padding=10)
+    base = alt.Chart(named("fleet")).encode(
+        x=alt.X("target_req_per_s:Q", title="load (req/s)", scale=log),
+        y=alt.Y("gpus_needed:Q", title="GPUs needed ↓ better", scale=log),
+        color=_colour(column, names),
+        detail="precision:N",
+        tooltip=[*tooltips([column, "precision"]), "target_req_per_s:Q", "gpus_needed:Q"],
+    )
+    dots = base.mark_point(filled=True, size=60, opacity=1)
+    return layered([base.mark_line(strokeWidth=1.6), dots], HEIGHT)
+
+
+def _colour(column: str, names: Sequence[str]) -> alt.Color:
+    title = quantity(column).title
+    return alt.Color(f"{column}:N", scale=colours(names), title=title)

@@ -1,0 +1,139 @@
+"""The answer in a terminal: the best deployment in words, the front, the funnel, the report."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dse.report.answer import Answer, answer
+from dse.report.drawn import with_words
+from dse.report.record import Funnel, Outcome
+from dse.report.subject import Subject, subject
+from dse.report.tables import Table, front_table, near_misses
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["summary"]
+
+MOST_ROWS = 10
+_PADDING = 2
+
+
+def summary(outcome: Outcome, width: int = 100, *, report: Path | None = None) -> "RenderableType":
+    """What `dse run` and `dse show` end with, for a terminal of `width` columns.
+
+    The front has at most ten rows, and as many columns as fit whole; `report` is where the page is.
+    """
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    outcome = replace(
+        outcome,
+        results=with_words(outcome.results),
+        front=with_words(outcome.front),
+        near_misses=with_words(outcome.near_misses),
+    )
+    about = subject(outcome)
+    best = answer(outcome, about)
+    parts: list[RenderableType] = [Text(about.question, style="bold"), *_answer(best, about)]
+    if best.feasible:
+        parts.append(Padding(_front(outcome, about, width), (1, 0, 0, 0)))
+    elif outcome.near_misses.height:
+        parts.append(Padding(_grid(near_misses(outcome.near_misses.head(5)), width), (1, 0, 0, 0)))
+    parts.append(Padding(Text(funnel_line(outcome.funnel, outcome.front.height)), (1, 0, 0, 0)))
+    if statement := outcome.certificate.get("statement"):
+        style = "" if outcome.certificate.get("valid", True) else "bold red"
+        parts.append(Text(f"Search: {statement}.", style=style))
+    parts += [Text(note, style="yellow") for note in outcome.notes]
+    if report is not None:
+        parts.append(Text(f"Report: {report}", overflow="fold", no_wrap=False))
+    return Group(*parts)
+
+
+def funnel_line(funnel: Funnel, n_front: int) -> str:
+    """The funnel in a sentence; the three walls that removed most by name."""
+    removed = {**funnel.illegal, **funnel.killed}
+    steps = [f"{funnel.n_candidates:,} candidates"]
+    n_illegal, n_killed = sum(funnel.illegal.values()), sum(funnel.killed.values())
+    if removed:
+        top = sorted(removed, key=lambda name: -removed[name])[:3]
+        named = ", ".join(f"{name.replace('_', ' ')} {removed[name]:,}" for name in top)
+        steps.append(f"{n_illegal:,} illegal and {n_killed:,} beyond a wall ({named})")
+    if funnel.screened:
+        steps.append(f"{sum(funnel.screened.values()):,} screened")
+    steps.append(f"{funnel.n_survivors:,} survivors")
+    if funnel.n_dropped_by_bound:
+        steps.append(f"{funnel.n_dropped_by_bound:,} dropped by bound")
+    fresh = f"{funnel.n_simulated:,} simulated"
+    steps.append(f"{fresh}, {funnel.n_reused:,} reused" if funnel.n_reused else fresh)
+    if funnel.n_failed:
+        steps.append(f"{funnel.n_failed:,} failed")
+    return " → ".join([*steps, f"{n_front:,} on the front"])
+
+
+def _answer(best: Answer, about: Subject) -> "Iterable[RenderableType]":
+    from rich.text import Text
+
+    if not best.feasible:
+        yield Text(best.headline, style="bold red")
+        return
+    yield Text(best.headline, style="bold green")
+    facts = [
+        f"{fact.title} {fact.value} {fact.unit}".strip()
+        + (f" ({fact.band or fact.note})" if fact.band or fact.note else "")
+        for fact in best.facts
+    ]
+    yield Text(" · ".join(facts))
+    yield Text(about.slo_text(), style="dim")
+
+
+def _front(outcome: Outcome, about: Subject, width: int) -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    whole = front_table(outcome.front, about)
+    shown = replace(whole, rows=whole.rows[:MOST_ROWS])
+    more = outcome.front.height - MOST_ROWS
+    parts = [_grid(shown, width)]
+    if more > 0:
+        parts.append(Text(f"  … and {more:,} more on the front", style="dim"))
+    return Group(*parts)
+
+
+def _grid(found: Table, width: int) -> "RenderableType":
+    from rich import box
+    from rich.table import Table as Grid
+
+    kept = fitting(found, width)
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index in kept:
+        head, unit = split(found.heads[index])
+        title = f"{head}\n{unit}" if unit else head
+        if found.numeric[index]:
+            grid.add_column(title, justify="right", no_wrap=True)
+        else:
+            grid.add_column(title, no_wrap=True)
+    for row in found.rows:
+        grid.add_row(*(row[index] for index in kept))
+    return grid
+
+
+def fitting(found: Table, width: int) -> list[int]:
+    """The columns, from the left, that fit into `width` without a cut."""
+    kept: list[int] = []
+    used = 0
+    for index in range(len(found.heads)):
+        cells: Sequence[str] = [*split(found.heads[index]), *(row[index] for row in found.rows)]
+        used += max(map(len, cells)) + _PADDING
+        if used > width and kept:
+            break
+        kept.append(index)
+    return kept
+
+
+def split(head: str) -> tuple[str, str]:
+    """A head's words and its unit."""
+    words, _, unit = head.partition(" (")
+    return words, unit.removesuffix(")")
