@@ -1,0 +1,97 @@
+"""A judged study → its outcome: searched, simulated where the store has no result, and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import polars as pl
+
+from dse.pipeline.asking import PRICE, Viewed, question, views
+from dse.pipeline.details import details
+from dse.pipeline.judged import Judged
+from dse.pipeline.misses import near_misses
+from dse.report.record import Funnel, Outcome
+from dse.run.evaluate import Evaluator
+from dse.run.pool import Pool
+from dse.search import METHODS, Answer, Round
+from dse.store import Store
+from dse.study import Study
+
+__all__ = ["answer_study"]
+
+
+def answer_study(
+    study: Study,
+    judged: Judged,
+    *,
+    store: Store,
+    pool: Pool,
+    on_round: Callable[[Round], None] | None = None,
+    told: Callable[[int], None] | None = None,
+    retry: tuple[str, ...] = (),
+    provenance: Mapping[str, Any],
+) -> tuple[Outcome, Answer]:
+    """Search the survivors of `judged` and return what a report needs."""
+    evaluator = Evaluator(
+        deployments={i: d for i, s in judged.structures.items() if (d := s.deployment) is not None},
+        workload_of=study.workload_of,
+        store=store,
+        pool=pool,
+        replicates=study.search.seeds,
+        slo=study.slo,
+        retry=retry,
+        told=told,
+    )
+    search = METHODS[study.search.method]
+    found = search(judged.survivors, Viewed(evaluator), question(study, judged, on_round))
+    results = _with_ids(found.frame, judged.survivors, evaluator)
+    front = found.front.select("point").join(results, on="point", maintain_order="left")
+    outcome = Outcome(
+        study=study,
+        results=results,
+        front=front,
+        near_misses=near_misses(study, judged, results),
+        funnel=_funnel(judged, evaluator, found),
+        details=details(study, judged, front),
+        certificate=found.certificate.record(),
+        provenance=provenance,
+        notes=_notes(study, found),
+    )
+    return outcome, found
+
+
+def _with_ids(frame: pl.DataFrame, survivors: pl.DataFrame, evaluator: Evaluator) -> pl.DataFrame:
+    """Results with `point_id` and every objective that prices and metrics allow."""
+    asked = survivors.join(frame.select("point"), on="point", how="semi").drop(PRICE)
+    keys = evaluator.keyed(asked).filter(pl.col("replicate") == 0).select("point", "point_id")
+    named = frame.join(keys, on="point", how="left", maintain_order="left")
+    return named.with_columns(views(named.columns))
+
+
+def _funnel(judged: Judged, evaluator: Evaluator, found: Answer) -> Funnel:
+    frame = found.frame
+    return Funnel(
+        n_candidates=judged.n_candidates,
+        illegal=dict(judged.illegal.most_common()),
+        killed=dict(judged.killed.most_common()),
+        screened=dict(judged.screened),
+        n_survivors=judged.survivors.height,
+        n_simulated=evaluator.n_simulated,
+        n_reused=evaluator.n_reused,
+        n_dropped_by_bound=found.n_dropped_by_bound,
+        n_failed=found.n_failed,
+        n_not_constrained=frame.filter(~pl.col("feasible")).height if frame.height else 0,
+    )
+
+
+def _notes(study: Study, found: Answer) -> list[str]:
+    notes = []
+    if found.n_failed:
+        first = found.frame.filter(pl.col("status") != "ok").row(0, named=True)
+        notes.append(
+            f"{found.n_failed} points failed and are not judged; the first: {first['error']}"
+        )
+    if study.search.method == "optuna":
+        notes.append("found by a sampler: nothing is proved about points not simulated")
+    return notes

@@ -1,0 +1,108 @@
+"""What the search is asked: objectives, what makes a point feasible, and what bounds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from dse.pareto import OBJECTIVES
+from dse.pipeline.judged import Judged, question_of
+from dse.run.evaluate import Evaluator
+from dse.search import Bound, Question, Round
+from dse.space.where import Where
+from dse.study import Study
+from dse.walls.judge import optimistic
+
+__all__ = ["Viewed", "question", "searched_columns", "views"]
+
+PRICE = "usd_per_gpu_hour"
+_UPPER_BOUND = re.compile(r'\s*"?(?P<column>\w+)"?\s*<=?\s*(?P<limit>[-+.\deE]+)\s*')
+_OPTIMISTIC = ("tpot_mean_s", "ttft_mean_s", "output_tok_per_s_per_gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """Evaluates points, and adds every objective that their metrics and prices allow."""
+
+    evaluator: Evaluator
+
+    def __call__(self, points: pl.DataFrame) -> pl.DataFrame:
+        """Rows of the evaluator with the columns of `views`."""
+        rows = self.evaluator(points.drop(PRICE, strict=False))
+        if PRICE not in points.columns:
+            return rows.with_columns(views(rows.columns))
+        priced = rows.join(points.select("point", PRICE), on="point", how="left")
+        return priced.with_columns(views(priced.columns)).drop(PRICE)
+
+
+def views(columns: list[str]) -> list[pl.Expr]:
+    """The objectives that can be read from `columns` and are not among them."""
+    parts = [OBJECTIVES[kind]() for kind in OBJECTIVES]
+    return [
+        part.view()
+        for part in parts
+        if part.column not in columns and set(part.needs) <= set(columns)
+    ]
+
+
+def question(study: Study, judged: Judged, on_round: Callable[[Round], None] | None) -> Question:
+    """The study's question in the search's words."""
+    search = study.search
+    return Question(
+        objectives=study.parts,
+        feasible=_feasible(study),
+        hopeless=_hopeless(study),
+        bounds=(Bound(rung="hardware", of=_hardware(study, judged)),),
+        tolerance=search.tolerance,
+        round_size=search.round,
+        axes=tuple(searched_columns(judged.survivors)),
+        budget=search.budget,
+        seed=0,
+        on_round=on_round,
+    )
+
+
+def searched_columns(survivors: pl.DataFrame) -> list[str]:
+    """Columns that differ between survivors: what a sampler may vary."""
+    named = {"point", "structure", "branch", "context", "concurrency", PRICE}
+    counted = [name for name in survivors.columns if name not in named]
+    return [name for name in counted if survivors[name].n_unique() > 1]
+
+
+def _feasible(study: Study) -> pl.Expr | None:
+    tests = [where.expr() for where in study.constraints]
+    if study.slo is not None and not study.is_load_searched:
+        tests.append(pl.col("slo_attainment") >= study.slo.attainment)
+    return pl.all_horizontal(tests) if tests else None
+
+
+def _hopeless(study: Study) -> pl.Expr | None:
+    """Constraints of the form `x <= number` on objectives that are better when smaller: a bound
+    above the number proves that no simulation meets it.
+    """
+    tests = [test for where in study.constraints if (test := _unmeetable(where)) is not None]
+    return pl.any_horizontal(tests) if tests else None
+
+
+def _unmeetable(where: Where) -> pl.Expr | None:
+    match = _UPPER_BOUND.fullmatch(where.sql)
+    columns = {part.column: part for part in OBJECTIVES.values() if part.direction == "min"}
+    if match is None or match["column"] not in columns:
+        return None
+    part = columns[match["column"]]()
+    return part.view() > float(match["limit"])
+
+
+def _hardware(study: Study, judged: Judged) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Optimistic metrics at peak rates, from the facts of each point's structure."""
+    added = question_of(study)
+
+    def of(points: pl.DataFrame) -> pl.DataFrame:
+        known = points.lazy().join(judged.facts.lazy(), on="structure", how="left")
+        found = optimistic(known.with_columns(**added)).select("point", *_OPTIMISTIC)
+        return found.collect()
+
+    return of

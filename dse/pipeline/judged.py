@@ -1,0 +1,201 @@
+"""Space → survivors: structures in groups, facts once a deployment, every wall over all rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import polars as pl
+
+from dse.space import Structure, numeric, points, structures
+from dse.study import Study
+from dse.study.grammar import LognormalLengths, UniformLengths
+from dse.study.price import Price
+from dse.walls.facts import Facts, FactsCache, facts_of
+from dse.walls.judge import facts_frame, judge, question_columns, standard_walls
+from dse.walls.kinds import Wall
+
+__all__ = ["Judged", "judge_space", "question_of"]
+
+GROUP = 1000
+PRICE = "usd_per_gpu_hour"
+NEAR_MISSES = 24
+# A log-normal length has no bound of its own; floors take one token, ceilings this many means.
+LONGEST_LOGNORMAL = 1e3
+MISS_COLUMNS = ("reason", "demand", "limit", "unit", "margin")
+
+
+@dataclass(slots=True, kw_only=True)
+class Judged:
+    """What the walls left of a space, and what they took.
+
+    `survivors` has the points' columns and `usd_per_gpu_hour`, one row a point, sorted by `point`;
+    `structures` and `facts` are those of its structures. Counts are of points. `misses` are the
+    killed points nearest to a limit, a few for each wall.
+    """
+
+    survivors: pl.DataFrame = field(default_factory=pl.DataFrame)
+    facts: pl.DataFrame = field(default_factory=pl.DataFrame)
+    structures: dict[int, Structure] = field(default_factory=dict)
+    n_candidates: int = 0
+    n_structural: int = 0
+    illegal: Counter[str] = field(default_factory=Counter)
+    killed: Counter[str] = field(default_factory=Counter)
+    screened: Counter[str] = field(default_factory=Counter)
+    misses: pl.DataFrame = field(default_factory=pl.DataFrame)
+    illegal_examples: dict[str, str] = field(default_factory=dict)
+
+
+def judge_space(study: Study) -> Judged:
+    """Judge every point of `study`; memory grows with survivors, not with candidates."""
+    found, cache, walls = Judged(), FactsCache(), standard_walls()
+    kept: list[pl.DataFrame] = []
+    known: list[pl.DataFrame] = []
+    misses: list[pl.DataFrame] = []
+    heights = {b.name: numeric(study.space, b.name).height for b in study.space.branches}
+    for group in _groups(structures(study.space, study.catalog), GROUP):
+        found.n_structural += len(group)
+        legal = _without_illegal(group, heights, found)
+        if not legal:
+            continue
+        facts = _facts_of(study, legal, cache)
+        columns = points(study.space, legal).collect()
+        judged = _judged(study, columns, facts, walls)
+        found.n_candidates += judged.height
+        found.killed.update(_counted(judged, "killed_by"))
+        misses.append(_nearest(judged, walls).select(*columns.columns, *MISS_COLUMNS))
+        alive = _screened(study, judged.filter(pl.col("killed_by").is_null()), found)
+        kept.append(alive.select(*columns.columns, PRICE))
+        known.append(facts.join(alive, on="structure", how="semi").drop(PRICE))
+        index = {each.index: each for each in legal}
+        found.structures |= {i: index[i] for i in known[-1]["structure"].to_list()}
+    if kept:
+        found.survivors = pl.concat(kept, how="diagonal_relaxed").sort("point")
+        found.facts = pl.concat(known, how="diagonal_relaxed")
+    if misses:
+        found.misses = _best_misses(misses)
+    return found
+
+
+def question_of(study: Study) -> dict[str, pl.Expr]:
+    """The columns that the study's lengths, SLO and number of requests add to every point."""
+    low, high = _spread(study)
+    requests = study.asked.file.requests
+    counted: dict[str, float] = {}
+    if requests is not None and requests.per_concurrency:
+        counted["requests_per_concurrency"] = float(requests.count)
+    elif requests is not None:
+        counted["n_requests"] = float(requests.count)
+    shared = float(study.asked.file.shared_prefix_tokens)
+    return question_columns(slo=study.slo, low=low, high=high, shared_tokens=shared, **counted)
+
+
+def _spread(study: Study) -> tuple[float, float]:
+    """The least and the greatest length as a multiple of the context's."""
+    lengths = study.asked.file.lengths
+    if isinstance(lengths, UniformLengths):
+        return lengths.uniform
+    if isinstance(lengths, LognormalLengths):
+        return 0.0, LONGEST_LOGNORMAL
+    return 1.0, 1.0
+
+
+def _groups(items: Iterable[Structure], size: int) -> Iterator[list[Structure]]:
+    iterator = iter(items)
+    while group := list(islice(iterator, size)):
+        yield group
+
+
+def _without_illegal(
+    group: Sequence[Structure], heights: dict[str, int], found: Judged
+) -> list[Structure]:
+    """The legal structures of a group; the others are counted by their first rule."""
+    legal = []
+    for structure in group:
+        if not structure.illegal:
+            legal.append(structure)
+            continue
+        rule, n_points = structure.illegal[0].rule, heights[structure.branch]
+        found.illegal[rule] += n_points
+        found.n_candidates += n_points
+        found.illegal_examples.setdefault(rule, structure.illegal[0].reason)
+    return legal
+
+
+def _facts_of(study: Study, legal: Sequence[Structure], cache: FactsCache) -> pl.DataFrame:
+    """`structure`, its facts and its price."""
+    keys = [each.index for each in legal]
+    facts = facts_frame(keys, [_facts(each, cache) for each in legal], on="structure")
+    prices = pl.Series(PRICE, [_price(study, each) for each in legal], pl.Float64)
+    taken = set(points(study.space, legal[:1]).collect_schema().names()) - {"structure"}
+    return facts.drop(taken, strict=False).with_columns(prices, pl.col("structure").cast(pl.UInt64))
+
+
+def _judged(
+    study: Study, columns: pl.DataFrame, facts: pl.DataFrame, walls: Sequence[Wall]
+) -> pl.DataFrame:
+    joined = columns.lazy().join(facts.lazy(), on="structure", how="left")
+    return judge(joined.with_columns(**question_of(study)), walls).sort("point").collect()
+
+
+def _facts(structure: Structure, cache: FactsCache) -> Facts | None:
+    deployment = structure.deployment
+    return None if deployment is None else facts_of(deployment, cache)
+
+
+def _price(study: Study, structure: Structure) -> float | None:
+    """USD per GPU and hour, the mean over the deployment's GPUs; None where one has no price."""
+    deployment = structure.deployment
+    if deployment is None:
+        return None
+    total = 0.0
+    for pool in deployment.pools:
+        name = str(structure.columns.get(f"{pool.role}_gpu", structure.columns["gpu"]))
+        price: Price | None = study.price_of(name, pool.gpu)
+        if price is None:
+            return None
+        total += price.usd_per_gpu_hour(pool.gpu)[0] * pool.n_gpus
+    return total / deployment.n_gpus
+
+
+def _screened(study: Study, alive: pl.DataFrame, found: Judged) -> pl.DataFrame:
+    """Apply the study's own cuts one after the other, each counted by its text."""
+    for screen in study.screens:
+        kept = alive.filter(screen.expr())
+        found.screened[screen.text] += alive.height - kept.height
+        alive = kept
+    return alive
+
+
+def _counted(judged: pl.DataFrame, column: str) -> dict[str, int]:
+    counts = judged.filter(pl.col(column).is_not_null()).group_by(column).len()
+    return {str(row[0]): int(row[1]) for row in counts.iter_rows()}
+
+
+def _nearest(judged: pl.DataFrame, walls: Sequence[Wall]) -> pl.DataFrame:
+    """The killed points with the smallest demand ÷ limit − 1, a few for each wall."""
+    parts = []
+    for wall in walls:
+        if wall.demand_column not in judged.columns:
+            continue
+        killed = judged.filter(pl.col("killed_by") == wall.kind).with_columns(
+            reason=pl.lit(wall.kind),
+            demand=pl.col(wall.demand_column).cast(pl.Float64),
+            limit=pl.col(wall.limit_column).cast(pl.Float64),
+            unit=pl.lit(wall.unit),
+        )
+        scored = killed.with_columns(margin=pl.col("demand") / pl.col("limit") - 1.0)
+        parts.append(scored.filter(pl.col("margin").is_finite()).bottom_k(NEAR_MISSES, by="margin"))
+    empty = judged.clear().with_columns(reason=pl.lit(""), unit=pl.lit(""))
+    parts.append(empty.with_columns(pl.lit(0.0).alias(n) for n in ("demand", "limit", "margin")))
+    return pl.concat(parts, how="diagonal_relaxed")
+
+
+def _best_misses(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The nearest miss of each structure and wall, nearest first, a few for each wall."""
+    rows = pl.concat(list(parts), how="diagonal_relaxed")
+    nearest = rows.sort("margin", "point").unique(["structure", "reason"], keep="first")
+    ranked = nearest.sort("margin", "point").group_by("reason", maintain_order=True)
+    return ranked.head(NEAR_MISSES // 4).sort("margin", "point")
