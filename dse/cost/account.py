@@ -6,7 +6,7 @@ may overlap, so a step takes at least `t_opt` = max and, without any overlap, `t
 arXiv:2607.05876, section 3). Expert loads are those of the mean rank. Arrays broadcast.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -18,6 +18,7 @@ from dse.cost.work import work
 from dse.hardware.fabric import Fabric
 from dse.hardware.gpu import GPU
 from dse.model.ffn import Routing
+from dse.model.model import LayerGroup
 from dse.model.ops import Collective, Elementwise, Gemm, Num
 from dse.serving.deployment import Deployment, Pool
 
@@ -128,7 +129,7 @@ def decode_floor(
         if index == layout.pp - 1:
             yield from (("head", c) for c in lowered.head_ops(per_rank * q_tokens))
 
-    return _floor([stage(i) for i in range(layout.pp)], pool)
+    return _floor(lowered, stage, pool)
 
 
 def prefill_floor(
@@ -144,7 +145,7 @@ def prefill_floor(
         if index == pool.layout.pp - 1:
             yield from (("head", counted) for counted in lowered.head_ops(1))
 
-    return _floor([stage(i) for i in range(pool.layout.pp)], pool)
+    return _floor(lowered, stage, pool)
 
 
 def prompt_floor_s(
@@ -180,15 +181,37 @@ def _shared_parts(
     yield from (("", counted) for counted in lowered.collectives(stage, m, m_group))
 
 
-def _floor(stages: list[Iterator[tuple[str, Counted]]], pool: Pool) -> StepFloor:
-    found = tuple(
-        StepFloor(
-            terms=_merged(_terms(part, counted, pool.gpu, pool.fabric) for part, counted in s)
-        )
-        for s in stages
-    )
-    whole = _merged(stage.terms for stage in found)
-    return StepFloor(terms=whole, stages=found)
+def _floor(
+    lowered: Program, parts: Callable[[int], Iterator[tuple[str, Counted]]], pool: Pool
+) -> StepFloor:
+    stages = []
+    for index in range(pool.layout.pp):
+        held = _held_share(lowered, index)
+        terms = _merged(_terms(part, op, pool.gpu, pool.fabric) for part, op in parts(index))
+        stages.append(StepFloor(terms=tuple(_scaled(term, held) for term in terms)))
+    whole = _merged(stage.terms for stage in stages)
+    return StepFloor(terms=whole, stages=tuple(stages))
+
+
+def _held_share(lowered: Program, stage: int) -> float:
+    """Bytes that a rank holds of what its GEMMs name: below 1 only where a model file cuts evenly
+    what engines replicate.
+    """
+    groups = lowered.stages[stage]
+    if not any(group.evenly_cut for group in groups):
+        return 1.0
+
+    def held(group: LayerGroup) -> float:
+        tensors = group.tensors(lowered.model.d_model, lowered.pool.shard())
+        return group.repeat * sum(t.total_elements for t in tensors if t.cls != "expert")
+
+    return sum(map(held, groups)) / sum(held(replace(g, evenly_cut=False)) for g in groups)
+
+
+def _scaled(term: Term, held: float) -> Term:
+    if (term.resource, term.name) != ("hbm", "weights") or held == 1.0:
+        return term
+    return replace(term, amount=term.amount * held, seconds=term.seconds * held)
 
 
 def _terms(part: str, counted: Counted, gpu: GPU, fabric: Fabric) -> Iterator[Term]:
