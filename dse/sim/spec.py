@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dse.base.errors import IllegalError
-from dse.base.units import show
+from dse.base.units import Bytes, show
 from dse.cost.memory import KVCurve, rank_memory
 from dse.cost.step import StepCost, compile_step
 from dse.serving.deployment import Deployment, Pool
@@ -131,7 +131,7 @@ def kv_spec(deployment: Deployment, pool: Pool) -> KVSpec:
     if not memory.fits:
         raise IllegalError(
             f"{deployment.model.name} on {pool.layout.label()} x {pool.gpu.name}: "
-            f"{show(memory.kv_pool_bytes, 'B')} of {show(memory.hbm_bytes, 'B')} are left for KV",
+            f"{show(memory.kv_pool_bytes, Bytes)} of {show(memory.hbm_bytes, Bytes)} are left for KV",
             "use more GPUs per replica, fewer bits per weight, or a smaller overhead",
         )
     curve = memory.kv
