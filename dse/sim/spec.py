@@ -131,7 +131,7 @@ def kv_spec(deployment: Deployment, pool: Pool) -> KVSpec:
     if not memory.fits:
         raise IllegalError(
             f"{deployment.model.name} on {pool.layout.label()} x {pool.gpu.name}: "
-            f"{show(memory.kv_pool_bytes, Bytes)} of {show(memory.hbm_bytes, Bytes)} are left for KV",
+            f"{show(memory.kv_pool_bytes, Bytes)} of {show(memory.hbm_bytes, Bytes)} left for KV",
             "use more GPUs per replica, fewer bits per weight, or a smaller overhead",
         )
     curve = memory.kv
