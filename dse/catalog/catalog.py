@@ -37,7 +37,7 @@ KINDS: Final[Mapping[str, tuple[str, type]]] = {
 class Catalog:
     """Names to files, by kind; `roots` nearest first. Files are parsed when they are asked for.
 
-    Names match without regard to case, `-`, `_` and `.`. A tag that one record alone carries
+    Names match without regard to case, `-`, `_`, `.` and spaces. A tag that one record alone carries
     names it too (`h200` is `h200-sxm`).
     """
 
@@ -154,8 +154,8 @@ class Catalog:
 
 
 def fold(name: str) -> str:
-    """A name as it is compared: lower case, without `-`, `_` and `.`."""
-    return re.sub(r"[-_.]", "", name).lower()
+    """A name as it is compared: lower case, without `-`, `_`, `.` and spaces."""
+    return re.sub(r"[-_.\s]", "", name).lower()
 
 
 def _is_file(name: str) -> bool:
