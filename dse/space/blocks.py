@@ -101,7 +101,7 @@ class Blocks:
     def _parts(self, branch: Branch, assignment: Assignment) -> Parts:
         model = self._record(Model, "model", assignment)
         hardware = {role: self._hardware(role, assignment) for role in branch.roles}
-        gpu = next(iter(hardware.values()))[0]
+        gpu = [*hardware.values()][-1][0]  # the one that decodes
         weights, kv = DType(str(assignment["weights"])), DType(str(assignment["kv"]))
         return Parts(
             model=model,

@@ -21,6 +21,9 @@ __all__ = ["Cell", "Parts", "Structure"]
 
 Cell = str | int | float
 DEGREES = ("tp", "dp", "ep", "moe_tp", "pp", "cp")
+# The tensor degree of an expert follows from the others; leaving it out of the record keeps the
+# identity of a layout that is written without it.
+_STATED = ("tp", "dp", "ep", "pp", "cp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +107,7 @@ class Structure:
     def _pool(self, role: Role) -> Pool:
         prefix = "" if role == "both" else f"{role}_"
         gpu, fabric, engine = self.parts.hardware[role]
-        degrees = (int(self.columns[f"{prefix}{degree}"]) for degree in DEGREES)
+        degrees = (int(self.columns[f"{prefix}{degree}"]) for degree in _STATED)
         return Pool(
             gpu=gpu,
             fabric=fabric,
@@ -121,5 +124,5 @@ def _cell(value: object) -> Cell | None:
 
 
 @lru_cache(maxsize=4096)
-def _layout(tp: int, dp: int, ep: int, moe_tp: int, pp: int, cp: int) -> Layout:
-    return Layout(tp=tp, dp=dp, ep=ep, pp=pp, cp=cp, moe_tp=moe_tp)
+def _layout(tp: int, dp: int, ep: int, pp: int, cp: int) -> Layout:
+    return Layout(tp=tp, dp=dp, ep=ep, pp=pp, cp=cp)
