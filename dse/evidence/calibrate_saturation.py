@@ -18,8 +18,10 @@ from scipy.stats import norm
 
 from dse.base.digest import digest
 from dse.base.errors import UserError
+from dse.catalog import Catalog
 from dse.cost.tables import Array
-from dse.evidence.sweep import SweepRow
+from dse.evidence.measurement import read_measurements
+from dse.evidence.sweep import SweepRow, sweep_rows
 from dse.saturation.constants import Constants, Interval, SaturationFit
 from dse.saturation.curve import Curves, curve_of, stack, take
 from dse.saturation.model import Load, Steady, throughput
@@ -161,6 +163,17 @@ def fit_saturation(rows: Sequence[SweepRow], *, date: str) -> SaturationFit:
         date=date,
         source="; ".join(sorted({row.source or "not stated" for row in measured})),
     )
+
+
+def calibrate_rows(
+    path: str | Path, catalog: Catalog, *, date: str
+) -> tuple[SaturationFit, Mapping[str, int]]:
+    """The fit of the usable rows of a CSV file, and how many were set aside for which reason."""
+    rows, skipped = sweep_rows(read_measurements(path), catalog)
+    if not rows:
+        counts = "; ".join(f"{n} rows: {reason}" for reason, n in skipped.items())
+        raise UserError(f"{path} has no row to fit ({counts})", "give a sweep of one engine")
+    return fit_saturation(rows, date=date), skipped
 
 
 def write_fit(fit: SaturationFit, path: str | Path) -> None:

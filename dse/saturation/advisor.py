@@ -225,7 +225,7 @@ def _margin(fit: SaturationFit | None) -> float:
 
 def _lost(fit: SaturationFit | None, tolerance: float) -> float:
     """What the predicted throughput may give up so that the real one gives up `tolerance`."""
-    margin = fit.residual_quantiles.get("0.95", 0.0) if fit else THROUGHPUT_MARGIN
+    margin = fit.residual_quantiles.get("0.9", 0.0) if fit else THROUGHPUT_MARGIN
     return max(tolerance - margin, 0.0)
 
 

@@ -59,7 +59,7 @@ def test_the_cap_is_the_first_rung_within_tolerance():
 
 
 def test_the_fit_own_error_is_kept_as_a_margin():
-    unsure = replace(FIT, residual_quantiles={"0.95": 0.04}, tpot_quantiles={"0.05": -0.1})
+    unsure = replace(FIT, residual_quantiles={"0.9": 0.04}, tpot_quantiles={"0.05": -0.1})
     deployment, slo = worlds.deployment(mha_7b()), SLO(tpot_s=0.03)
     assert advise(deployment, LOAD, slo, fit=unsure).tpot_s <= 0.03 / 1.1
     assert 0.03 / 1.1 < advise(deployment, LOAD, slo, fit=FIT).tpot_s <= 0.03
