@@ -1,0 +1,52 @@
+"""What a store knows of one point: killed with its margin, simulated, or dropped with its proof."""
+
+from pathlib import Path
+from typing import Any
+
+from dse.base.errors import UserError
+from dse.store import Store
+
+VERDICT = ("demand", "limit", "unit", "margin", "nearest_feasible")
+
+
+def stored_verdict(store: Path, point: str) -> dict[str, Any]:
+    """The verdict on the point whose id starts with `point`; UserError if the store has none."""
+    if not store.exists():
+        raise UserError(f"no store {store}", "name it with --store, or describe the point by flags")
+    wanted = "".join(char for char in point.lower() if char in "0123456789abcdef")
+    if wanted != point.lower() or not wanted:
+        raise UserError(f"{point!r} is no point_id", "ids are hexadecimal; `dse query` lists them")
+    known = Store.open(store)
+    killed = known.query(
+        f"SELECT * FROM near_miss WHERE starts_with(point_id, '{wanted}') ORDER BY margin"
+    )
+    if killed.height:
+        row = killed.row(0, named=True)
+        nearest = [row["nearest_feasible"]] if row["nearest_feasible"] else []
+        shown = {key: row[key] for key in VERDICT} | {"nearest_feasible": nearest}
+        return {
+            "point_id": row["point_id"],
+            "status": "killed",
+            "killed_by": row["killed_by"],
+            "reason": "",
+            **shown,
+        }
+    answered = known.query(f"SELECT * FROM answered WHERE starts_with(point_id, '{wanted}')")
+    if not answered.height:
+        raise UserError(f"{store} knows no point {point!r}", "see `dse query 'FROM near_misses'`")
+    return _answered(answered.row(0, named=True))
+
+
+def _answered(row: dict[str, Any]) -> dict[str, Any]:
+    status = "on the front" if row["on_front"] else "dominated"
+    if not row["feasible"]:
+        status = "simulated, infeasible"
+    return {
+        "point_id": row["point_id"],
+        "status": status,
+        "killed_by": None if row["feasible"] else "slo",
+        **dict.fromkeys(VERDICT),
+        "nearest_feasible": [],
+        "front_rank": row["front_rank"],
+        "metrics": {key: value for key, value in row.items() if isinstance(value, float)},
+    }

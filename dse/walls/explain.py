@@ -1,0 +1,243 @@
+"""Why one point is ruled out, by how much, and the smallest change that would let it live."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from dse.hardware.dtype import DType
+from dse.model.precision import Precision
+from dse.serving.deployment import Deployment
+from dse.serving.layout import Layout
+from dse.serving.legality import check
+from dse.serving.slo import SLO
+from dse.walls.facts import FactsCache, facts_of
+from dse.walls.judge import LEGALITY, facts_frame, judge, question_columns, standard_walls
+
+SHOWN = 6
+GROWTH = (1.25, 1.5, 2.0, 3.0, 4.0, 8.0)
+ACTIVATED = {DType.FP8: DType.FP8, DType.FP8_BLOCK: DType.FP8, DType.NVFP4: DType.NVFP4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a point is asked: lengths from low to high, requests in flight (None: an open loop),
+    requests of the run, the prefix they share, and the SLO.
+    """
+
+    isl_low_tokens: int
+    osl_low_tokens: int
+    osl_high_tokens: int
+    slo: SLO
+    concurrency: int | None = None
+    n_requests: int | None = None
+    shared_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """One thing changed; `rank` orders changes by what they cost: load and formats, then GPUs."""
+
+    text: str
+    rank: tuple[float, float]
+    deployment: Deployment
+    asked: Asked
+
+
+def explain(deployment: Deployment, asked: Asked, *, gpus: int | None = None) -> dict[str, Any]:
+    """The verdict of the walls on one point, and the nearest changes that make it feasible.
+
+    `status` is `killed` or `survivor`; `margin` is demand ÷ limit − 1. A survivor is not proved
+    feasible: only the simulator says so.
+    """
+    broken = [illegal for pool in deployment.pools for illegal in _broken(deployment, pool, gpus)]
+    if broken:
+        return {
+            "status": "killed",
+            "killed_by": LEGALITY,
+            "reason": "; ".join(illegal.reason for illegal in broken),
+            "demand": None,
+            "limit": None,
+            "unit": None,
+            "margin": None,
+            "walls": [],
+            "nearest_feasible": [near for illegal in broken for near in illegal.nearest],
+        }
+    judged = _judged([(deployment, asked)], FactsCache())[0]
+    found = _verdict(judged)
+    if found["status"] == "killed":
+        found["nearest_feasible"] = smallest_changes(deployment, asked)
+    return found
+
+
+def smallest_changes(deployment: Deployment, asked: Asked) -> list[str]:
+    """Single changes after which no wall kills the point, the cheapest first."""
+    changes = [*_gentler(deployment, asked), *_formats(deployment, asked)]
+    changes += [*_layouts(deployment, asked), *_hardware(deployment, asked)]
+    verdicts = _judged([(each.deployment, each.asked) for each in changes], FactsCache())
+    alive = [
+        change
+        for change, verdict in zip(changes, verdicts, strict=True)
+        if verdict["killed_by"] is None
+    ]
+    kinds: dict[str, _Change] = {}
+    for change in sorted(alive, key=lambda each: each.rank):
+        kinds.setdefault(change.text.split("=")[0], change)
+    return [change.text for change in list(kinds.values())[:SHOWN]]
+
+
+def _broken(deployment: Deployment, pool: Any, gpus: int | None) -> Any:
+    total = gpus if len(deployment.pools) == 1 else None
+    return check(
+        deployment.model,
+        deployment.precision,
+        pool.layout,
+        pool.engine,
+        pool.gpu,
+        fabric=pool.fabric,
+        n_gpus=total,
+    )
+
+
+def _judged(points: list[tuple[Deployment, Asked]], cache: FactsCache) -> list[dict[str, Any]]:
+    if not points:
+        return []
+    frames = []
+    for row, (deployment, asked) in enumerate(points):
+        frame = facts_frame([row], [facts_of(deployment, cache)], on="row")
+        columns = question_columns(slo=asked.slo, n_requests=asked.n_requests)
+        columns |= {
+            "isl_low_tokens": pl.lit(float(asked.isl_low_tokens)),
+            "osl_low_tokens": pl.lit(float(asked.osl_low_tokens)),
+            "osl_high_tokens": pl.lit(float(asked.osl_high_tokens)),
+            "shared_tokens": pl.lit(float(asked.shared_tokens)),
+        }
+        if asked.concurrency is not None:
+            columns["concurrency"] = pl.lit(float(asked.concurrency))
+        frames.append(frame.with_columns(**columns))
+    rows = pl.concat(frames, how="diagonal_relaxed")
+    return judge(rows.lazy()).sort("row").collect().to_dicts()
+
+
+def _verdict(row: dict[str, Any]) -> dict[str, Any]:
+    walls = [
+        {
+            "wall": wall.kind,
+            "demand": row[wall.demand_column],
+            "limit": row[wall.limit_column],
+            "unit": wall.unit,
+            "margin": row[wall.demand_column] / row[wall.limit_column] - 1.0
+            if row[wall.limit_column]
+            else None,
+        }
+        for wall in standard_walls()
+        if wall.demand_column in row
+    ]
+    killer = next((each for each in walls if each["wall"] == row["killed_by"]), None)
+    says = {wall.kind: wall.says for wall in standard_walls()}
+    empty = dict.fromkeys(("demand", "limit", "unit", "margin"))
+    shown = empty if killer is None else {key: killer[key] for key in empty}
+    return {
+        "status": "survivor" if killer is None else "killed",
+        "killed_by": row["killed_by"],
+        "reason": says.get(row["killed_by"] or "", ""),
+        **shown,
+        "walls": walls,
+        "nearest_feasible": [],
+    }
+
+
+def _gentler(deployment: Deployment, asked: Asked) -> Iterator[_Change]:
+    """Less load, shorter requests, or a looser SLO."""
+    for share in (0.9, 0.75, 0.5, 0.25, 0.1):
+        if asked.concurrency is not None and asked.concurrency > 1:
+            fewer = max(1, int(asked.concurrency * share))
+            changed = replace(asked, concurrency=fewer)
+            yield _of(f"concurrency={fewer}", 0, 1 - share, deployment, changed)
+        isl, osl = int(asked.isl_low_tokens * share), int(asked.osl_low_tokens * share)
+        if isl >= 1 and osl >= 1:
+            changed = replace(asked, isl_low_tokens=isl, osl_low_tokens=osl, osl_high_tokens=osl)
+            yield _of(f"context={isl}/{osl}", 1, 1 - share, deployment, changed)
+    for factor in GROWTH:
+        for name in ("tpot_s", "ttft_s"):
+            bound = getattr(asked.slo, name)
+            if bound is not None:
+                slo = replace(asked.slo, **{name: bound * factor})
+                text = f"slo_{name}={bound * factor:.4g}"
+                yield _of(text, 2, factor, deployment, replace(asked, slo=slo))
+
+
+def _formats(deployment: Deployment, asked: Asked) -> Iterator[_Change]:
+    """Smaller KV or weights, where the GPU computes on them."""
+    gpu, now = deployment.pool("decode").gpu, deployment.precision
+    if now.kv.bytes_per_element > 1:
+        smaller = replace(deployment, precision=replace(now, kv=DType.FP8))
+        yield _of("kv=fp8", 3, 0, smaller, asked)
+    for dtype, activations in ACTIVATED.items():
+        if gpu.supports(dtype) and dtype.bytes_per_element < now.weights.bytes_per_element:
+            stored: Precision = replace(now, weights=dtype, activations=activations)
+            smaller = replace(deployment, precision=stored)
+            if not _illegal(smaller):
+                yield _of(f"weights={dtype.value}", 3, 1, smaller, asked)
+
+
+def _layouts(deployment: Deployment, asked: Asked) -> Iterator[_Change]:
+    """Another layout on as many GPUs, or a wider replica on more."""
+    if len(deployment.pools) > 1:
+        return
+    pool = deployment.pools[0]
+    for layout in _neighbours(pool.layout, deployment.model.is_moe):
+        total = max(deployment.n_gpus, layout.n_gpus)
+        placed = replace(pool, layout=layout, n_replicas=max(1, total // layout.n_gpus))
+        changed = replace(deployment, pools=(placed,))
+        if _illegal(changed):
+            continue
+        more = changed.n_gpus - deployment.n_gpus
+        text = f"layout={layout.label()}" if more <= 0 else f"gpus={changed.n_gpus}"
+        text += "" if more <= 0 else f" ({layout.label()})"
+        yield _of(text, 4 if more <= 0 else 5, float(more), changed, asked)
+
+
+def _neighbours(layout: Layout, is_moe: bool) -> Iterator[Layout]:
+    degrees = (1, 2, 4, 8, 16, 32, 64)
+    for tp in degrees:
+        for dp in degrees if is_moe else (1,):
+            for pp in (1, 2, 4, 8):
+                if tp * dp * pp > 8 * layout.n_gpus:
+                    continue
+                yield Layout(tp=tp, dp=dp, pp=pp)
+                if is_moe and tp * dp > 1:
+                    yield Layout(tp=tp, dp=dp, pp=pp, ep=tp * dp)
+
+
+def _hardware(deployment: Deployment, asked: Asked) -> Iterator[_Change]:
+    """What the GPU would have to be: more memory, or more bandwidth."""
+    for factor in GROWTH:
+        for name, word in (("hbm_bytes", "gpu.hbm"), ("hbm_bytes_per_s", "gpu.hbm_bandwidth")):
+            pools = tuple(
+                replace(p, gpu=replace(p.gpu, **{name: getattr(p.gpu, name) * factor}))
+                for p in deployment.pools
+            )
+            value = getattr(pools[-1].gpu, name)
+            changed = replace(deployment, pools=pools)
+            yield _of(f"{word}={value:.4g}", 6, factor, changed, asked)
+
+
+def _illegal(deployment: Deployment) -> bool:
+    pool = deployment.pools[0]
+    return bool(
+        check(
+            deployment.model,
+            deployment.precision,
+            pool.layout,
+            pool.engine,
+            pool.gpu,
+            fabric=pool.fabric,
+            suggest=False,
+        )
+    )
+
+
+def _of(text: str, kind: int, cost: float, deployment: Deployment, asked: Asked) -> _Change:
+    return _Change(text=text, rank=(kind, cost), deployment=deployment, asked=asked)
