@@ -1,0 +1,184 @@
+"""Step times of one pool from below: the simulator's own tables under an ideal schedule.
+
+A step of `n` decoding requests and `p` prompt tokens takes at least `a(q·n + p) + h(n) + κ·ctx`:
+projections and experts by tokens, logits and attention by requests, KV reads by context. DP ranks
+run in lock-step, so the fullest rank, which holds at least the mean, sets the pace.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.cost.step import StepCost
+from dse.search.envelope import Array, Hull, rising
+from dse.sim.spec import PoolSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One sum of stages: the slowest one's (what bounds throughput) or all (latency).
+
+    Tables as in `dse.cost.step`, summed over the stages by their weights.
+    """
+
+    token: Array
+    group: Array
+    head: Array
+    draft: Array
+    decode: Array
+    prefill: Array
+
+    @classmethod
+    def of(cls, cost: StepCost, weights: Array) -> "Line":
+        """The stages of `cost` summed by `weights`."""
+        t = cost.tables
+
+        def summed(stacked: Array) -> Array:
+            found: Array = np.tensordot(weights, stacked, axes=1)
+            return found
+
+        return cls(
+            token=summed(t.token_z),
+            group=summed(t.group_z),
+            head=summed(t.head_z),
+            draft=summed(t.draft_z),
+            decode=summed(t.decode_z),
+            prefill=summed(t.prefill_z),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """A line of one pool for requests whose contexts lie in `contexts` (tokens, low and high) and
+    batches (of a replica) up to `n_top`.
+
+    `n` are batches between which everything is linear, `decode_s` the least seconds of a step that
+    decodes so many, without `kv_s` per token of context; `tokens_s` is the hull of seconds by
+    tokens of a step, `rows_s` that of seconds by batch.
+    """
+
+    spec: PoolSpec
+    contexts: tuple[float, float]
+    line: Line
+    n: Array
+    decode_s: Array
+    kv_s: float
+    tokens_s: Hull
+    rows_s: Hull
+
+    @classmethod
+    def of(cls, spec: PoolSpec, line: Line, contexts: tuple[float, float], n_top: float) -> "Steps":
+        """The minorants of `line`."""
+        t, q, dp = spec.cost.tables, spec.limits.q_tokens, spec.dp
+        seqs, kv_s, attention = _attention(t.decode_x, t.decode_y, line.decode, contexts, n_top, dp)
+        n = np.unique(
+            np.concatenate(
+                [t.token_x * dp / q, t.group_x / q, t.head_x * dp / q, seqs * dp, [1.0, n_top]]
+            )
+        )
+        n = n[(n >= 1.0) & (n <= n_top)]
+        rank = np.maximum(n / dp, 1.0)
+        rows = np.interp(q * rank, t.head_x, rising(line.head))
+        rows = rows + np.interp(rank, t.draft_x, rising(line.draft))
+        rows = rows + np.interp(rank, seqs, attention)
+        limit = max(dp * spec.limits.max_tokens, n_top * q)
+        m = np.unique(np.concatenate([t.token_x * dp, t.group_x, [1.0, limit]]))
+        m = m[(m >= 1.0) & (m <= limit)]
+        host = spec.cost.host
+        fixed, each = (0.0, 0.0) if host.overlapped else (host.step_s, host.request_s / dp)
+        # Under DP the rank with most prompt tokens need not be the one with most requests.
+        bottom = np.concatenate([[line.head[0]], rows]) if dp == 1 else np.zeros(len(n) + 1)
+        batches = np.concatenate([[0.0], n])
+        return cls(
+            spec=spec,
+            contexts=contexts,
+            line=line,
+            n=n,
+            decode_s=cls._by_tokens(spec, line, q * n) + rows + fixed + each * n,
+            kv_s=kv_s,
+            tokens_s=Hull.below(m, cls._by_tokens(spec, line, m)),
+            rows_s=Hull.below(batches, bottom + fixed + each * batches),
+        )
+
+    @staticmethod
+    def _by_tokens(spec: PoolSpec, line: Line, tokens: Array) -> Array:
+        t = spec.cost.tables
+        own = np.interp(np.maximum(tokens / spec.dp, 1.0), t.token_x, rising(line.token))
+        found: Array = own + np.interp(tokens, t.group_x, rising(line.group))
+        return found
+
+    def seconds(self, n: Array, context: Array) -> Array:
+        """Seconds of a step that decodes `n` requests of mean context `context`, at least.
+
+        Under DP the fullest rank has at least the mean number, each of its requests at least the
+        context given, which must then be the lowest.
+        """
+        reads = self.kv_s * n / self.spec.dp * context
+        found: Array = np.interp(n, self.n, rising(self.decode_s)) + reads
+        host = self.spec.cost.host
+        if host.overlapped:
+            found = np.maximum(found, host.step_s + host.request_s * n / self.spec.dp)
+        return found
+
+    def full_s(self) -> float:
+        """Seconds of a step in which the tokens of one rank use up its budget, at least."""
+        t, budget = self.spec.cost.tables, float(self.spec.limits.max_tokens)
+        own = np.interp(budget, t.token_x, rising(self.line.token))
+        return float(own + np.interp(budget, t.group_x, rising(self.line.group)))
+
+    def least_per_request(self, batch: Array) -> Array:
+        """The least seconds a decoding request of a step takes, in batches up to `batch`.
+
+        KV reads are in it only under DP, at the lowest context; else they add to it. The host's
+        time under asynchronous scheduling is not: see `host_per_request`.
+        """
+        low = self.contexts[0] if self.spec.dp > 1 else 0.0
+        fixed = self.decode_s + self.kv_s * self.n / self.spec.dp * low
+        best = np.minimum.accumulate(fixed / self.n)
+        inside = np.searchsorted(self.n, batch, side="right") - 1
+        found: Array = np.minimum(best[inside], np.interp(batch, self.n, fixed) / batch)
+        return found
+
+    def host_per_request(self, batch: Array) -> Array:
+        """The least seconds of the host for each decoding request of a step."""
+        host = self.spec.cost.host
+        return host.step_s / batch + host.request_s / self.spec.dp
+
+    def prompts_s(self, new: Array, pairs: Array, chunks: Array) -> Array:
+        """Seconds of prompt attention of `chunks` chunks with `pairs` (query, key) pairs, at least.
+
+        Each chunk takes at least `ρ·pairs − δ`; of the lines through the table's points the best.
+        """
+        if self.spec.dp > 1:
+            return np.zeros_like(new)
+        t, high = self.spec.cost.tables, self.contexts[1]
+        rows = slice(0, int(np.searchsorted(t.prefill_x, min(high, t.prefill_x[-1]))) + 1)
+        columns = slice(0, int(np.searchsorted(t.prefill_y, min(high, t.prefill_y[-1]))) + 1)
+        z = self.line.prefill[rows, columns] - self.line.prefill[0, 0]
+        x, y = t.prefill_x[rows, None], t.prefill_y[None, columns]
+        all_pairs = x * y + x * x / 2.0
+        best = np.zeros_like(pairs)
+        for rho in (z[:, 0] / all_pairs[:, 0]).tolist():
+            delta = max(0.0, float((rho * all_pairs - z).max()))
+            best = np.maximum(best, rho * pairs - delta * chunks)
+        return best
+
+
+def _attention(
+    seqs: Array, contexts: Array, table: Array, span: tuple[float, float], n_top: float, dp: int
+) -> tuple[Array, float, Array]:
+    """(n, κ, u): attention of n sequences of a rank on mean context c takes ≥ u(n) + κ·n·c.
+
+    κ is the chord of the fullest batch; u is the least remainder over the contexts of `span`.
+    """
+    low, high = span
+    inner = contexts[(contexts > low) & (contexts < high)]
+    at = np.concatenate([[low], inner, [high]])
+    # Beyond the grid its last piece goes on; requests that long are refused.
+    at = np.minimum(at, contexts[-1])
+    values = np.stack([np.interp(at, contexts, row) for row in table])
+    place = min(int(np.searchsorted(seqs, min(n_top / dp, seqs[-1]))), len(seqs) - 1)
+    width = max(at[-1] - at[0], 1.0)
+    kappa = max(0.0, float((values[place, -1] - values[place, 0]) / width / seqs[place]))
+    rest = (values - kappa * seqs[:, None] * at[None, :]).min(axis=1)
+    return seqs, kappa, rising(rest) if dp > 1 else rest
