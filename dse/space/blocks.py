@@ -53,6 +53,12 @@ class Block:
         held = [where.expr() for where in self.branch.where if where.columns <= set(full.columns)]
         return full.filter(*held).select(frame.columns)
 
+    def legal(self) -> pl.DataFrame:
+        """Return those rows that an engine could start on a filled cluster."""
+        roles = self.parts.roles
+        unbroken = [pl.col(f"_{role}") == 0 for role in roles]
+        return self.rows().filter(*unbroken, pl.col(f"{prefix(roles[0])}n_replicas").is_not_null())
+
     def frame(self) -> pl.DataFrame:
         """Return every row with its common cells and the facts that conditions read."""
         wanted = {name for where in self.branch.where for name in where.columns if "." in name}
@@ -80,6 +86,13 @@ class Blocks:
                 block = self._block(branch, assignment, offset)
                 offset += block.lattice.frame.height
                 yield block
+
+    def parts(self) -> Iterator[tuple[Mapping[str, Cell], Parts]]:
+        """Yield the common cells and the records of every block, its rows left alone."""
+        for branch in self.space.branches:
+            for assignment in branch.assignments():
+                parts = self._parts(branch, assignment)
+                yield _constants(branch, assignment, parts), parts
 
     def _block(self, branch: Branch, assignment: Assignment, offset: int) -> Block:
         parts = self._parts(branch, assignment)

@@ -69,11 +69,11 @@ def notes_of(study: Study) -> list[str]:
 def unsupported(study: Study) -> list[str]:
     """Return by name what of a study cannot be simulated, so that nothing is ignored in silence."""
     lacking = [
-        f"speculative {block.constants['speculative']}: {block.constants['model']} has no module"
-        for block in Blocks(study.space, study.catalog)
-        if block.parts.speculative is not None
-        and block.parts.speculative.method == "mtp"
-        and block.parts.model.speculative is None
+        f"speculative {cells['speculative']}: {cells['model']} has no such module"
+        for cells, parts in Blocks(study.space, study.catalog).parts()
+        if parts.speculative is not None
+        and parts.speculative.method == "mtp"
+        and parts.model.speculative is None
     ]
     return list(dict.fromkeys(lacking))
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dse.space import numeric, structures
+from dse.space import numeric
+from dse.space.blocks import Blocks
 from dse.study.asked import Load
 from dse.study.study import Study
 
@@ -80,18 +81,19 @@ def _legal(study: Study) -> tuple[int, int, float]:
     """
     n_legal = n_illegal = 0
     seconds = 0.0
-    busy: dict[tuple[str, int], int] = {}
-    for structure in structures(study.space, study.catalog):
-        if structure.illegal:
-            n_illegal += numeric(study.space, structure.branch).height
-        else:
-            key = (structure.branch, structure.busy_replicas)
-            busy[key] = busy.get(key, 0) + 1
-    for (branch, replicas), count in busy.items():
-        frame = numeric(study.space, branch)
-        if "batch" in frame.columns:
-            frame = frame.with_columns(concurrency=pl.col("batch") * replicas)
-        cost = frame.select(predicted_s(study).sum()).item()
-        n_legal += count * frame.height
-        seconds += count * float(cost or 0.0)
+    for block in Blocks(study.space, study.catalog):
+        inner = numeric(study.space, block.branch.name)
+        n_rows, legal = block.rows().height, block.legal()
+        n_illegal += (n_rows - legal.height) * inner.height
+        n_legal += legal.height * inner.height
+        busy = "n_replicas" if "n_replicas" in legal.columns else "decode_n_replicas"
+        for replicas, count in legal.group_by(busy).len().iter_rows():
+            seconds += count * _seconds(study, inner, replicas)
     return n_legal, n_illegal, seconds
+
+
+def _seconds(study: Study, inner: pl.DataFrame, replicas: int) -> float:
+    """Return the seconds that simulating every numeric row of one structure takes."""
+    if "batch" in inner.columns:
+        inner = inner.with_columns(concurrency=pl.col("batch") * replicas)
+    return float(inner.select(predicted_s(study).sum()).item() or 0.0)

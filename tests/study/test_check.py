@@ -157,4 +157,4 @@ def test_a_study_that_is_a_list_is_refused(tmp_path):
 
 def test_what_cannot_be_simulated_is_named(study_file):
     found = check(study_file(space="batch: [1]\nspeculative: [none, mtp:3:0.8]"))
-    assert found["unsupported"] == ["speculative mtp:3:0.8: llama-3.1-8b has no module"]
+    assert found["unsupported"] == ["speculative mtp:3:0.8: llama-3.1-8b has no such module"]
