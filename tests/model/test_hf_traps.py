@@ -254,6 +254,8 @@ def test_gpt2_style_names() -> None:
         ({**PLAIN, "layer_types": ["full_attention"] * 3}, "layer_types"),
         ({**PLAIN, "layer_types": ["ring_attention"] * 4}, "ring_attention"),
         ({**PLAIN, "num_kv_shared_layers": 2}, "num_kv_shared_layers"),
+        ({**PLAIN, "attn_type_list": [0, 1, 1, 1]}, "attn_type_list"),
+        ({**PLAIN, "word_embed_proj_dim": 32}, "word_embed_proj_dim"),
         ({**PLAIN, "vocab_size": "many"}, "vocab_size"),
         ({**PLAIN, "torch_dtype": "posit8"}, "posit8"),
         ({**HYBRID, "hybrid_override_pattern": "M?"}, r"\?"),

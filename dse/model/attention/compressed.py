@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from dse.base.units import Tokens
 from dse.hardware.dtype import DType
 from dse.model.attention._base import Attention
-from dse.model.ops import ComputeOp, Elementwise, Gemm, Indexer, MLADecode, Num, least
+from dse.model.ops import ComputeOp, Elementwise, Gemm, Indexer, MLADecode, Num, least, most
 from dse.model.precision import Precision
 from dse.model.shard import Shard
 from dse.model.tensor import Tensor
@@ -102,6 +102,15 @@ class Compressed(Attention):
         entries = context_tokens / self.ratio
         return least(entries, self.top_k_tokens) if self.n_index_heads else entries
 
+    def _mean_entries(self, q_tokens: Num, cached_tokens: Num) -> Num:
+        """Compressed entries that a query of a chunk reads on average."""
+        if self.ratio == 0:
+            return 0.0 * q_tokens
+        if not self.n_index_heads:
+            return (cached_tokens + q_tokens / 2) / self.ratio
+        limit = self.top_k_tokens * self.ratio
+        return _mean_seen(q_tokens, cached_tokens, limit) / self.ratio
+
     def read_bytes(self, context_tokens: Num, shard: Shard, kv: DType) -> Num:
         entry = self._entry_bytes(kv)
         near = entry * least(context_tokens, self.window_tokens)
@@ -138,9 +147,9 @@ class Compressed(Attention):
     def prefill_ops(
         self, n_seqs: Num, q_tokens: Num, cached_tokens: Num, shard: Shard, p: Precision
     ) -> list[ComputeOp]:
-        mean = cached_tokens + q_tokens / 2
-        seen = least(mean, self.window_tokens) + self._entries(mean)
-        ops = self._scoring(n_seqs, q_tokens, mean)
+        near = _mean_seen(q_tokens, cached_tokens, self.window_tokens)
+        seen = near + self._mean_entries(q_tokens, cached_tokens)
+        ops = self._scoring(n_seqs, q_tokens, cached_tokens + q_tokens / 2)
         return [*ops, self._attend(n_seqs, q_tokens, seen, self.n_heads / shard.tp, p)]
 
     def _attend(
@@ -170,3 +179,13 @@ class Compressed(Attention):
                 key_bytes=self._index_bytes() * keys,
             )
         ]
+
+
+def _mean_seen(q_tokens: Num, cached_tokens: Num, limit_tokens: int) -> Num:
+    """Mean of `min(position, limit)` over the positions of a chunk."""
+
+    def area(position: Num) -> Num:
+        inside = least(position, limit_tokens)
+        return inside * inside / 2 + limit_tokens * (position - inside)
+
+    return (area(cached_tokens + q_tokens) - area(cached_tokens)) / most(q_tokens, 1.0)

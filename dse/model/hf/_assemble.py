@@ -67,6 +67,7 @@ def model_from(
     """The model that the object of a `config.json` describes; `companion` is hf_quant_config's."""
     cfg = Config(data, place)
     recipe = _recipe(cfg)
+    cfg.defaults = recipe.defaults
     d_model = cfg.count("hidden_size", "n_embd")
     layers = _layers(cfg, recipe)
     draft = _speculative(cfg, recipe, layers)
@@ -74,11 +75,11 @@ def model_from(
     shape: dict[str, Any] = {
         "name": name,
         "d_model": d_model,
-        "vocab_size": cfg.count("vocab_size"),
+        "vocab_size": cfg.count("vocab_size", "padded_vocab_size"),
         "layers": _run_lengths(layers),
         "tied_embeddings": cfg.flag("tie_word_embeddings", default=recipe.is_tied),
         "max_context_tokens": cfg.count(
-            "max_position_embeddings", "n_positions", "model_max_length"
+            "max_position_embeddings", "n_positions", "model_max_length", "seq_length"
         ),
         "source": source,
         "speculative": draft,
@@ -117,6 +118,8 @@ def _layers(cfg: Config, recipe: Recipe) -> list[LayerGroup]:
     if cfg.has("block_configs"):
         return nemotron_nas(cfg, recipe, n_layers)
     _refuse_unmodelled(cfg)
+    if any(kind != 1 for kind in cfg.get("attn_type_list", default=())):
+        raise cfg.error("attn_type_list: lightning attention is not modelled")
     pairs = zip(attentions(cfg, recipe, n_layers), ffns(cfg, recipe, n_layers), strict=True)
     return [
         LayerGroup(repeat=1, attention=attention, ffn=ffn, n_norms=recipe.n_norms)
@@ -128,6 +131,9 @@ def _refuse_unmodelled(cfg: Config) -> None:
     for key in ("hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp"):
         if cfg.get(key):
             raise cfg.error(f"{key} {cfg.get(key)!r} is not modelled")
+    width = cfg.count("hidden_size", "n_embd")
+    if cfg.get("word_embed_proj_dim", default=width) != width:
+        raise cfg.error("word_embed_proj_dim: an embedding of another width is not modelled")
 
 
 def _speculative(cfg: Config, recipe: Recipe, layers: list[LayerGroup]) -> Speculative | None:

@@ -41,7 +41,9 @@ def grouped(cfg: Config, recipe: Recipe, kind: str = "full") -> GQA:
         "n_kv_heads": _kv_heads(cfg, is_windowed, n_heads),
         "d_head": _head_width(cfg, prefix, n_heads),
         "d_v": _sized(cfg, prefix, "v_head_dim", default=0) or None,
-        "bias": _says(cfg, recipe.qkv_bias, "attention_bias", "qkv_bias", "use_bias", "bias"),
+        "bias": _says(
+            cfg, recipe.qkv_bias, "attention_bias", "qkv_bias", "use_qkv_bias", "use_bias", "bias"
+        ),
         "output_bias": _says(cfg, recipe.output_bias, "attention_bias", "use_bias", "bias"),
         "qk_norm": _says(cfg, recipe.qk_norm, "use_qk_norm"),
         "output_gate": _says(
@@ -50,7 +52,7 @@ def grouped(cfg: Config, recipe: Recipe, kind: str = "full") -> GQA:
         "sinks": recipe.sinks or _has_sink(cfg, is_windowed),
         "keys_are_values": not is_windowed and cfg.flag("attention_k_eq_v"),
     }
-    cfg.get("qk_norm_type")
+    cfg.get("qk_norm_type", "attention_out_bias", "attention_output_bias")
     if is_windowed:
         window = window_of(cfg)
         if window is None:
@@ -64,7 +66,8 @@ def _grouped(cfg: Config, recipe: Recipe, n_layers: int) -> list[Attention]:
     found: dict[str, Attention] = {}
     kinds = kinds_of(cfg, recipe, n_layers)
     for kind in set(kinds):
-        found[kind] = _gated_delta(cfg) if kind == "linear" else grouped(cfg, recipe, kind)
+        recurrent = {"linear": _gated_delta, "mamba": mamba}.get(kind)
+        found[kind] = recurrent(cfg) if recurrent else grouped(cfg, recipe, kind)
     return [found[kind] for kind in kinds]
 
 
@@ -117,14 +120,14 @@ def _gated_delta(cfg: Config) -> Linear:
 
 def mamba(cfg: Config) -> Linear:
     """Mamba-2 mixer (Nemotron-H; arXiv:2405.21060)."""
-    cfg.get("use_conv_bias", "mamba_proj_bias", "use_bias")
+    cfg.get("use_conv_bias", "mamba_conv_bias", "mamba_proj_bias", "use_bias", "mamba_expand")
     return Linear(
         variant="mamba2",
-        n_heads=cfg.count("mamba_num_heads"),
-        d_head=cfg.count("mamba_head_dim"),
-        n_groups=cfg.count("n_groups"),
-        d_state=cfg.count("ssm_state_size"),
-        d_conv=cfg.count("conv_kernel"),
+        n_heads=cfg.count("mamba_num_heads", "mamba_n_heads"),
+        d_head=cfg.count("mamba_head_dim", "mamba_d_head"),
+        n_groups=cfg.count("n_groups", "mamba_n_groups"),
+        d_state=cfg.count("ssm_state_size", "mamba_d_state"),
+        d_conv=cfg.count("conv_kernel", "mamba_d_conv"),
         state_dtype=_state(cfg, cfg.get("mamba_ssm_cache_dtype", default="bfloat16")),
     )
 

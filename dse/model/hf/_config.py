@@ -24,6 +24,7 @@ class Config:
         self.is_multimodal = isinstance(nested, Mapping)
         self.top = data
         self.text: Mapping[str, Any] = nested if isinstance(nested, Mapping) else data
+        self.defaults: Mapping[str, Any] = {}
         self._read: set[str] = set()
 
     def has(self, *keys: str) -> bool:
@@ -33,7 +34,7 @@ class Config:
     def get(self, *keys: str, default: Any = None) -> Any:
         """The first value that is not null under any of `keys`; all of them count as read."""
         self._read.update(keys)
-        for data in (self.text, self.top):
+        for data in (self.text, self.top, self.defaults):
             for key in keys:
                 if data.get(key) is not None:
                     return data[key]

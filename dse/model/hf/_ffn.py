@@ -8,8 +8,21 @@ from dse.model.ffn.moe import MoE
 from dse.model.hf._config import Config
 from dse.model.hf._recipes import Recipe
 
-_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "num_routed_experts")
-_TOP_K = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "experts_per_token")
+_EXPERTS = (
+    "n_routed_experts",
+    "num_experts",
+    "num_local_experts",
+    "num_routed_experts",
+    "moe_num_experts",
+)
+_TOP_K = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "top_k_experts",
+    "experts_per_token",
+    "moe_k",
+)
+_STEP = ("interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_interval")
 _SHARED_WIDTH = (
     "shared_expert_intermediate_size",
     "moe_shared_expert_intermediate_size",
@@ -66,12 +79,12 @@ def moe(cfg: Config, recipe: Recipe) -> MoE:
 
 def is_moe(cfg: Config) -> bool:
     """Whether the file describes routed experts at all."""
-    return cfg.has(*_EXPERTS) and cfg.get("enable_moe_block") is not False
+    return bool(cfg.get(*_EXPERTS)) and cfg.get("enable_moe_block") is not False
 
 
 def _shared(cfg: Config, recipe: Recipe, d_expert: int) -> tuple[int, int]:
     """(number, width of each) of the shared experts."""
-    count = cfg.get("n_shared_experts", "num_shared_experts")
+    count = cfg.get("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
     width = cfg.get(*_SHARED_WIDTH)
     if cfg.flag("enable_moe_block"):  # Gemma 4: the dense block runs beside the routed experts
         return 1, cfg.count("intermediate_size")
@@ -87,10 +100,11 @@ def _sparse_layers(cfg: Config, n_layers: int) -> list[bool]:
         cfg.get(*_TOP_K, "moe_intermediate_size", "expert_intermediate_size", *_SHARED_WIDTH)
         cfg.get("decoder_sparse_step", "mlp_only_layers")
         return [False] * n_layers
-    first = cfg.count("first_k_dense_replace", default=0)
+    first = cfg.count("first_k_dense_replace", "moe_layer_start_index", default=0)
+    last = cfg.get("moe_layer_end_index", default=-1) % n_layers
     listed = cfg.per_layer("mlp_layer_types", n_layers)
     frequency = cfg.get("moe_layer_freq", default=1)
-    step = cfg.count("interleave_moe_layer_step", "decoder_sparse_step", default=1)
+    step = cfg.count(*_STEP, default=1)
     only_dense = set(cfg.get("mlp_only_layers", default=()))
     if listed is not None:
         return [kind == "sparse" for kind in listed[:n_layers]]
@@ -98,6 +112,6 @@ def _sparse_layers(cfg: Config, n_layers: int) -> list[bool]:
         marks = cfg.per_layer("moe_layer_freq", n_layers) or []
         return [bool(mark) for mark in marks[:n_layers]]
     return [
-        i >= first and i % frequency == 0 and (i + 1) % step == 0 and i not in only_dense
+        first <= i <= last and i % frequency == 0 and (i + 1) % step == 0 and i not in only_dense
         for i in range(n_layers)
     ]

@@ -7,13 +7,14 @@ from typing import Literal
 from dse.model.hf._config import Config
 from dse.model.hf._recipes import Recipe
 
-Kind = Literal["full", "sliding", "linear"]
+Kind = Literal["full", "sliding", "linear", "mamba"]
 _LAYER_TYPES: dict[str, Kind] = {
     "full_attention": "full",
     "attention": "full",
     "sliding_attention": "sliding",
     "chunked_attention": "sliding",
     "linear_attention": "linear",
+    "mamba": "mamba",
 }
 
 
