@@ -6,6 +6,7 @@ import json
 import resource
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,13 +19,13 @@ from dse.pipeline.answering import answer_study
 from dse.pipeline.judged import judge_space
 from dse.pipeline.origin import provenance
 from dse.report.record import Outcome
-from dse.run.pool import open_pool
+from dse.run.pool import Pool, open_pool
 from dse.search import Answer, Round
 from dse.store import Store
 from dse.study import Study
 from dse.study.predict import SHARES, predicted_s
 
-__all__ = ["Ran", "Watch", "run"]
+__all__ = ["Means", "Ran", "Watch", "run"]
 
 KIB = 1024
 
@@ -41,6 +42,19 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """How a run is carried out, none of which changes its answer: `workers` and `ray` as on the
+    command line, or a `pool` in their place; statuses of stored results to `retry`; who `watch`es.
+    """
+
+    workers: str | int = "auto"
+    ray: str | None = None
+    pool: Pool | None = None
+    retry: tuple[str, ...] = ()
+    watch: Watch = Watch()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """An outcome and what it cost."""
 
@@ -53,41 +67,42 @@ class Ran:
     store: Path = field(default_factory=Path)
 
 
+EASY = Means()
+
+
 def run(
     study: Study,
     *,
     store: Store,
-    workers: str | int = "auto",
-    ray: str | None = None,
-    retry: tuple[str, ...] = (),
-    watch: Watch | None = None,
+    means: Means = EASY,
     command: str = "",
+    record: bool = True,
 ) -> Ran:
     """Answer `study`: judge every point, simulate what the search asks for and is new, find the
-    front, and leave all of it in `store`.
-
+    front, and leave all of it in `store` (but for the run itself unless `record`).
     Raises `StoreError` and `UserError`; a point that fails is a row, and an empty front an outcome.
     """
-    watch = watch or Watch()
     started, cpu_before, wall_before = datetime.now(UTC), _cpu_s(), time.perf_counter()
     run_id = uuid4().hex
     origin = provenance(study, command)
-    record = _record(study, run_id, started, origin)
-    store.replace(_study_row(study), "study")
-    store.replace(pl.DataFrame([record | {"status": "running"}]), "run")
+    begun = _record(study, run_id, started, origin)
+    if record:
+        store.replace(_study_row(study), "study")
+        store.replace(pl.DataFrame([begun | {"status": "running"}]), "run")
     judged = judge_space(study)
-    if watch.judged is not None:
-        watch.judged(judged.n_candidates, judged.survivors.height)
+    if means.watch.judged is not None:
+        means.watch.judged(judged.n_candidates, judged.survivors.height)
     seconds = _predicted_s(study, judged.survivors)
-    with open_pool(workers, address=ray, predicted_s=seconds) as pool:
+    opened = open_pool(means.workers, address=means.ray, predicted_s=seconds)
+    with nullcontext(means.pool) if means.pool is not None else opened as pool:
         outcome, found = answer_study(
             study,
             judged,
             store=store,
             pool=pool,
-            on_round=watch.round,
-            told=watch.done,
-            retry=retry,
+            on_round=means.watch.round,
+            told=means.watch.done,
+            retry=means.retry,
             provenance=origin,
         )
     ran = Ran(
@@ -100,7 +115,8 @@ def run(
         store=store.path,
     )
     store.flush()
-    _remember(store, ran, record)
+    if record:
+        _remember(store, ran, begun)
     return ran
 
 

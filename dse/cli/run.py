@@ -1,0 +1,176 @@
+"""`dse run`: answer a study and write its report."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from dse.base.errors import DseError, InfeasibleError, UserError
+from dse.cli._output import Json, console, emit_json
+from dse.cli.check import Settings
+
+if TYPE_CHECKING:
+    from dse.pipeline.run import Means, Ran
+    from dse.store import Store
+    from dse.study import Study
+
+STORE = "dse.duckdb"
+MOST_ROWS = 200
+
+
+def run(
+    study: Path,
+    /,
+    *,
+    store: Path | None = None,
+    out: Path | None = None,
+    workers: str = "auto",
+    ray: str | None = None,
+    scenario: str | None = None,
+    set_: Settings = (),
+    retry: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = (),
+    quiet: bool = False,
+    json: Json = False,
+) -> int:
+    """Answer a study: enumerate, prune, simulate what is new, keep it all, write the report.
+
+    Parameters
+    ----------
+    study
+        The YAML file of a study.
+    store
+        The DuckDB file that remembers results (default: dse.duckdb beside the studies).
+    out
+        The folder of the report (default: reports/NAME).
+    workers
+        auto, 0 (this process) or N local Ray workers.
+    ray
+        The address of a Ray cluster, or auto.
+    scenario
+        The scenario of the study whose overrides are laid on.
+    retry
+        Statuses of stored results that are simulated again: failed, error, crashed.
+    quiet
+        No progress on stderr.
+    """
+    from dse.pipeline.run import Means
+    from dse.report.page import write
+    from dse.store import Store
+    from dse.study import load_study
+
+    asked = load_study(study, scenario=scenario, set_=set_)
+    folder = out or report_folder(study)
+    _require_writable(folder)
+    where = store or study.resolve().parent / STORE
+    means = Means(workers=workers, ray=ray, retry=_statuses(retry))
+    with Store.open(where) as opened:
+        try:
+            ran = _watched(asked, opened, means, quiet=quiet or json)
+        except KeyboardInterrupt:
+            opened.flush()
+            sys.stderr.write(f"dse: interrupted; what was simulated is in {where}\n")
+            sys.stderr.write(f"  resume with: {shlex.join(['dse', *sys.argv[1:]])}\n")
+            return 130
+    files = write(ran.outcome, folder)
+    return tell(ran, files[0] if files else folder, json=json)
+
+
+def report_folder(study: Path) -> Path:
+    """`reports/NAME` beside the folder that the study stands in, or here."""
+    parent = study.resolve().parent
+    root = parent.parent if parent.name == "studies" else parent
+    return root / "reports" / study.stem
+
+
+def tell(ran: "Ran", page: Path, *, json: bool) -> int:
+    """Print what a run found; its exit code: 0, 1 for a void certificate, 3 for an empty front."""
+    from dse.report.terminal import summary
+
+    outcome = ran.outcome
+    if json:
+        emit_json(document(ran, page))
+    else:
+        out = console()
+        out.print(summary(outcome, out.width, report=page))
+    if not outcome.certificate.get("valid", True):
+        sys.stderr.write("dse: a result beat its own bound: the certificate is void (our defect)\n")
+        return DseError.exit_code
+    if not outcome.front.height:
+        sys.stderr.write("dse: nothing meets the SLO and the constraints; near misses above\n")
+        return InfeasibleError.exit_code
+    return 0
+
+
+def document(ran: "Ran", page: Path) -> dict[str, Any]:
+    """The answer as the JSON document of the command line's contract."""
+    outcome, funnel = ran.outcome, ran.outcome.funnel
+    front = [_slim(row) for row in outcome.front.head(MOST_ROWS).iter_rows(named=True)]
+    return {
+        "study": outcome.study.name,
+        "question": outcome.study.question,
+        "n_candidates": funnel.n_candidates,
+        "illegal": dict(funnel.illegal),
+        "killed": {**funnel.illegal, **funnel.killed},
+        "screened": dict(funnel.screened),
+        "n_survivors": funnel.n_survivors,
+        "n_simulated": funnel.n_simulated,
+        "n_reused": funnel.n_reused,
+        "n_dropped_by_bound": funnel.n_dropped_by_bound,
+        "n_failed": funnel.n_failed,
+        "front": front,
+        "best": front[0] if front else None,
+        "near_misses": [_slim(row) for row in outcome.near_misses.iter_rows(named=True)],
+        "certificate": {
+            key: outcome.certificate[key] for key in ("valid", "statement", "method", "tolerance")
+        },
+        "notes": list(outcome.notes),
+        "report": str(page),
+        "store": str(ran.store),
+        "run": ran.run_id,
+        "cpu_s": ran.cpu_s,
+        "wall_s": ran.wall_s,
+        "peak_rss_bytes": ran.peak_rss_bytes,
+    }
+
+
+def _slim(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without what it does not have and what only the store needs."""
+    hidden = {"point", "structure", "latency_sketch", "kernels_id"}
+    return {key: value for key, value in row.items() if value is not None and key not in hidden}
+
+
+def _statuses(retry: tuple[str, ...]) -> tuple[str, ...]:
+    known = {"failed": ("error", "crashed"), "error": ("error",), "crashed": ("crashed",)}
+    unknown = [each for each in retry if each not in known]
+    if unknown:
+        raise UserError(f"--retry {unknown[0]}: not a status", "failed, error or crashed")
+    return tuple(status for each in retry for status in known[each])
+
+
+def _require_writable(folder: Path) -> None:
+    """Refuse a report folder before hours of work, not after."""
+    from tempfile import TemporaryFile
+
+    existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not existing.is_dir():
+        raise UserError(f"{existing} is not a folder", "give another --out")
+    try:
+        with TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(f"{folder} cannot be written: {reason}", "give another --out") from error
+
+
+def _watched(study: "Study", store: "Store", means: "Means", *, quiet: bool) -> "Ran":
+    """Run a study with progress on stderr: a live line in a terminal, plain lines elsewhere."""
+    from dataclasses import replace
+
+    from dse.cli._progress import progress
+    from dse.pipeline.run import run as answer
+
+    command = shlex.join(["dse", *sys.argv[1:]])
+    with progress(quiet=quiet) as watch:
+        return answer(study, store=store, means=replace(means, watch=watch), command=command)

@@ -1,0 +1,40 @@
+"""`dse show`: the stored answer of a study."""
+
+from pathlib import Path
+
+from dse.base.errors import StoreError
+from dse.cli._output import Json
+from dse.cli.check import Settings
+from dse.cli.run import STORE, report_folder, tell
+
+
+def show(
+    study: Path,
+    /,
+    *,
+    store: Path | None = None,
+    scenario: str | None = None,
+    set_: Settings = (),
+    json: Json = False,
+) -> int:
+    """Print the answer that the store holds for a study; nothing is simulated.
+
+    Parameters
+    ----------
+    study
+        The YAML file of a study that was run.
+    store
+        The DuckDB file that remembers results (default: dse.duckdb beside the studies).
+    scenario
+        The scenario of the study whose overrides are laid on.
+    """
+    from dse.pipeline.stored import stored
+    from dse.store import Store
+    from dse.study import load_study
+
+    where = store or study.resolve().parent / STORE
+    if not where.exists():
+        raise StoreError(f"{where} does not exist", f"dse run {study}")
+    with Store.open(where) as opened:
+        ran = stored(load_study(study, scenario=scenario, set_=set_), opened)
+    return tell(ran, report_folder(study) / "index.html", json=json)
