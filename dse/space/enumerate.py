@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby, product
+from itertools import product
 from typing import Any
 
 import polars as pl
@@ -80,10 +80,10 @@ def points(space: Space, chosen: Iterable[Structure]) -> pl.LazyFrame:
     Rows come in no order; sort by `point` where it matters.
     """
     width = stride(space)
-    frames = [
-        _joined(space, space.branch(name), list(group), width)
-        for name, group in groupby(chosen, key=lambda each: each.branch)
-    ]
+    groups: dict[str, list[Structure]] = {}
+    for structure in chosen:
+        groups.setdefault(structure.branch, []).append(structure)
+    frames = [_joined(space, space.branch(name), group, width) for name, group in groups.items()]
     if not frames:
         schema = {"point": pl.UInt64, "structure": pl.UInt64, "branch": pl.String}
         return pl.LazyFrame(schema=schema)

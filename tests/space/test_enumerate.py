@@ -1,5 +1,7 @@
 """Structures, numeric axes, points and sizes of small spaces, counted by hand."""
 
+import pickle
+
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -184,3 +186,28 @@ def test_the_size_is_what_is_yielded(
     for structure in found:
         deployment = structure.deployment
         assert deployment is None or deployment.n_gpus == structure.columns["n_gpus"]
+
+
+def test_structures_cross_process_boundaries(spaced, catalog):
+    (first, *_) = structures(spaced(BRANCHES), catalog)
+    copy = pickle.loads(pickle.dumps(first))
+    assert copy == first
+    assert copy.deployment == first.deployment
+
+
+def test_points_of_nothing_are_no_rows(spaced, catalog):
+    assert points(spaced(BRANCHES), []).collect().is_empty()
+
+
+def test_a_space_of_a_billion_points_is_counted_in_blocks(spaced, catalog):
+    text = """
+model: tiny-moe
+gpu: {base: h200-sxm, vary: {hbm: {from: 80 GB, to: 1.07 TB, step: 10 GB}}}
+n_gpus: {powers_of: 2, to: 256}
+batch: {from: 1, to: 10k, step: 1}
+layout: {tp: {powers_of: 2, to: 8}, dp: {powers_of: 2, to: 8}, pp: [1, 2, 4], ep: auto}
+"""
+    counted = size(spaced(text), catalog)
+    per_gpu = counted.n_structural // 100
+    assert counted.n_structural == 100 * per_gpu
+    assert counted.n_points == counted.n_structural * 10_000 > 1e8
