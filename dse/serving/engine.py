@@ -63,7 +63,8 @@ class EngineRules:
     EP over tp·dp). `dp_divides_tp`: SGLang counts tp as the whole world and dp must divide it.
     `pads_blocks`: block-quantised widths need not stay multiples of the block. `weight_only`:
     formats that the engine runs on GPUs without such tensor cores by dequantising weights.
-    `gpu_block_rules`: per GPU architecture, the multiple a per-rank expert width must have.
+    `gpu_block_rules`: the multiple a per-rank expert width must have on a GPU architecture
+    (`blackwell`), or there in one weight format (`blackwell/bf16`).
     """
 
     expert_parallel: Literal["free", "tp_or_ep"] = "free"

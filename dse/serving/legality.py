@@ -317,8 +317,10 @@ def _may_data_parallel(case: _Case) -> bool:
 
 
 def _gpu_blocks(case: _Case) -> Iterator[Illegal]:
-    """A kernel's block rule on one architecture."""
-    multiple = case.engine.rules.gpu_block_rules.get(case.gpu.architecture, 1)
+    """A kernel's block rule on one architecture, for all formats or for one."""
+    rules, architecture = case.engine.rules.gpu_block_rules, case.gpu.architecture
+    dtype = case.precision.of("expert").value
+    multiple = rules.get(f"{architecture}/{dtype}", rules.get(architecture, 1))
     moe_tp = case.layout.expert_tp
     for ffn in case.ffns():
         width = ffn.widths().get("expert", 0)

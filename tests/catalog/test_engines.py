@@ -12,6 +12,7 @@ from dse.hardware import DType
 from dse.model.precision import Precision
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
+from dse.serving.legality import check
 
 CATALOG = Catalog.load()
 GIB = 2**30
@@ -57,7 +58,7 @@ def test_blocks_that_vllm_logs_on_an_rtx_4090() -> None:
 def test_weights_and_kv_that_vllm_logs_on_an_h100(
     model: str, tp: int, fraction: float, weights: float, kv: float | None
 ) -> None:
-    found = memory(model, "h100", "vllm@0.9", tp, hbm_fraction=fraction)
+    found = memory(model, "h100", "vllm@0.11", tp, hbm_fraction=fraction)
     assert found.weight_bytes / GIB == pytest.approx(weights, rel=0.02)
     if kv is not None:
         assert found.kv_pool_bytes / GIB == pytest.approx(kv, abs=0.2)
@@ -133,3 +134,23 @@ def test_the_account_of_floor_first() -> None:
         found = rank_memory(Deployment(model=paper, precision=stored, pools=(pool,)), pool)
         assert found.weight_bytes / 1e9 == pytest.approx(gigabytes, abs=0.01)
         assert found.request_bytes(8192) == pytest.approx(575.67e6, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "tp", "legal"),
+    [("b200", 8, False), ("b200", 4, True), ("h100", 8, True)],
+)
+def test_a_kernel_rule_of_one_architecture(gpu: str, tp: int, legal: bool) -> None:
+    # https://github.com/vllm-project/vllm/issues/41360: 768 / 8 = 96 on Blackwell in bf16.
+    model = CATALOG.model("qwen3-30b-a3b")
+    found = check(model, Precision(), Layout(tp=tp), CATALOG.engine("vllm"), CATALOG.gpu(gpu))
+    assert (not found) is legal
+    if not legal:
+        assert "96" in found[0].reason
+
+
+def test_block_rules_spare_other_formats() -> None:
+    model = CATALOG.model("gpt-oss-120b")
+    stored = Precision(weights=DType.MXFP4, quantised=("expert",))
+    for gpu in ("b200", "h100"):
+        assert not check(model, stored, Layout(tp=8), CATALOG.engine("vllm"), CATALOG.gpu(gpu))
