@@ -1,0 +1,141 @@
+"""SGLang: `python -m sglang.launch_server`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from dse.export._base import (
+    Exporter,
+    Given,
+    Launch,
+    checkpoint,
+    integer,
+    is_quantised_online,
+    nodes_of,
+    refuse,
+)
+from dse.hardware import DType
+from dse.serving.deployment import Deployment, Pool
+from dse.serving.layout import Layout
+from dse.serving.schedulers import Static
+
+HEAD = "$HEAD_ADDRESS:5000"
+_KV = {DType.FP8: "fp8_e4m3", DType.BF16: "auto"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SGLang(Exporter):
+    """`--tp-size` counts the ranks of a stage, attention DP among them. Under DP attention the
+    server divides `--chunked-prefill-size` and `--max-running-requests` by the DP size, so both are
+    given for all ranks together.
+    """
+
+    engine: ClassVar[str] = "sglang"
+    cites: ClassVar[str] = "https://docs.sglang.ai/advanced_features/server_arguments.html"
+
+    kind: Literal["sglang"] = "sglang"
+
+    def launches(self, deployment: Deployment, pool: Pool, context_tokens: int) -> Iterator[Launch]:
+        flags = dict(self._flags(deployment, pool, context_tokens))
+        n_nodes, _ = nodes_of(pool)
+        for node in range(n_nodes):
+            more = {"--nnodes": str(n_nodes), "--node-rank": str(node), "--dist-init-addr": HEAD}
+            yield Launch(
+                role=pool.role,
+                prefix=("python", "-m", "sglang.launch_server"),
+                flags={**flags, **(more if n_nodes > 1 else {})},
+                node=node,
+                n_nodes=n_nodes,
+                copies=pool.n_replicas,
+            )
+
+    def read(self, launch: Launch) -> Given:
+        flags = launch.flags
+        world, dp = integer(flags, "--tp-size"), integer(flags, "--dp-size")
+        layout = Layout(
+            tp=world // dp,
+            dp=dp,
+            ep=integer(flags, "--ep-size"),
+            pp=integer(flags, "--pp-size"),
+            redundant_experts=integer(flags, "--ep-num-redundant-experts", 0),
+        )
+        exchange = "deepep" if flags.get("--moe-a2a-backend") == "deepep" else "all_gather"
+        return Given(
+            layout=layout,
+            kv=next(d for d, text in _KV.items() if text == flags["--kv-cache-dtype"]),
+            max_num_batched_tokens=integer(flags, "--chunked-prefill-size") // dp,
+            max_num_seqs=integer(flags, "--max-running-requests") // dp,
+            hbm_fraction=float(flags["--mem-fraction-static"] or 0.9),
+            block_tokens=integer(flags, "--page-size"),
+            prefix_caching="--disable-radix-cache" not in flags,
+            chunked_prefill="--enable-mixed-chunk" in flags,
+            context_tokens=integer(flags, "--context-length"),
+            exchange=exchange if layout.ep > 1 and dp > 1 else None,
+        )
+
+    def router(self, deployment: Deployment) -> tuple[str, ...] | None:
+        if not deployment.is_disaggregated:
+            return None
+        urls = ("--prefill", "$PREFILL_URL", "--decode", "$DECODE_URL")
+        return ("python", "-m", "sglang_router.launch_router", "--pd-disaggregation", *urls)
+
+    def _flags(
+        self, deployment: Deployment, pool: Pool, context_tokens: int
+    ) -> Iterator[tuple[str, str | None]]:
+        engine, precision, layout = pool.engine, deployment.precision, pool.layout
+        if precision.kv not in _KV:
+            raise refuse(f"SGLang has no {precision.kv.value} KV cache", "choose fp8 or bf16")
+        if layout.cp > 1:
+            raise refuse("SGLang has no decode context parallelism", "choose cp=1")
+        if isinstance(engine.scheduler, Static):
+            raise refuse("SGLang has no static batching", "choose scheduler: chunked_prefill")
+        online = is_quantised_online(deployment)
+        stored = deployment.model.checkpoint if online else precision.weights
+        yield "--model-path", checkpoint(deployment.model, stored)
+        yield "--served-model-name", deployment.model.name.lower()
+        if online:
+            yield "--quantization", "fp8"
+        yield from _layout_flags(pool)
+        yield "--kv-cache-dtype", _KV[precision.kv]
+        yield "--context-length", str(context_tokens)
+        yield "--chunked-prefill-size", str(engine.max_num_batched_tokens * layout.dp)
+        yield "--max-running-requests", str(engine.max_num_seqs * layout.dp)
+        yield "--mem-fraction-static", f"{engine.hbm_fraction:g}"
+        yield "--page-size", str(engine.block_tokens)
+        if engine.scheduler.kind == "chunked_prefill":  # type: ignore[attr-defined]
+            yield "--enable-mixed-chunk", None
+        if not engine.prefix_caching:
+            yield "--disable-radix-cache", None
+        yield from _speculative_flags(deployment)
+        if pool.role != "both":
+            yield "--disaggregation-mode", pool.role
+            yield "--disaggregation-transfer-backend", "nixl"
+
+
+def _layout_flags(pool: Pool) -> Iterator[tuple[str, str | None]]:
+    layout = pool.layout
+    yield "--tp-size", str(layout.stage_ranks)
+    if layout.pp > 1:
+        yield "--pp-size", str(layout.pp)
+    if layout.dp > 1:
+        yield "--dp-size", str(layout.dp)
+        yield "--enable-dp-attention", None
+    if layout.ep > 1:
+        yield "--ep-size", str(layout.ep)
+        if layout.dp > 1 and pool.engine.exchange == "deepep":
+            yield "--moe-a2a-backend", "deepep"
+    if layout.redundant_experts:
+        yield "--enable-eplb", None
+        yield "--ep-num-redundant-experts", str(layout.redundant_experts)
+
+
+def _speculative_flags(deployment: Deployment) -> Iterator[tuple[str, str | None]]:
+    spec = deployment.speculative
+    if spec is None:
+        return
+    yield "--speculative-algorithm", "EAGLE" if spec.method == "mtp" else "STANDALONE"
+    if spec.method == "draft":
+        yield "--speculative-draft-model-path", "$DRAFT_MODEL"
+    yield "--speculative-num-steps", str(spec.n_draft)
+    yield "--speculative-eagle-topk", "1"
+    yield "--speculative-num-draft-tokens", str(spec.n_draft + 1)

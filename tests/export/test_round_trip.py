@@ -1,0 +1,224 @@
+"""What is exported parses back to the same deployment, with the same verdict of the walls."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dse.base.errors import IllegalError, UserError
+from dse.catalog import Catalog
+from dse.export import EXPORTERS, Export, export, parse
+from dse.hardware import DType
+from dse.run.identity import deployment_id
+from dse.serving.deployment import Deployment, Pool, Role, SpeculativeDecoding
+from dse.serving.layout import Layout
+from dse.serving.schedulers import PrefillFirst, Static
+from dse.space.precision import precision_of
+from dse.walls.describe import describe
+
+CATALOG = Catalog.load()
+CONTEXT = 4096
+WIDE_EP = {"tp": 1, "dp": 16, "ep": 16}
+
+# engine, model, GPU, layout, replicas, weights, KV
+TOGETHER: tuple[tuple[str, str, str, dict[str, int], int, str, str], ...] = (
+    ("vllm@0.19", "llama-3.1-8b", "h100-sxm", {}, 8, "bf16", "bf16"),
+    ("vllm@0.19", "llama-3.1-8b", "l40s", {}, 1, "fp8", "fp8"),
+    ("vllm@0.19", "llama-3.3-70b", "h200-sxm", {"tp": 4}, 2, "fp8", "fp8"),
+    ("vllm@0.19", "llama-3.3-70b", "a100-sxm", {"tp": 8}, 1, "bf16", "bf16"),
+    ("vllm@0.19", "llama-3.3-70b-fp8", "b200-sxm", {"tp": 2}, 4, "fp8", "fp8"),
+    ("vllm@0.19", "llama-3.1-405b", "h100-sxm", {"tp": 8, "pp": 2}, 1, "bf16", "bf16"),
+    ("vllm@0.19", "llama-3.1-405b-fp8", "h200-sxm", {"tp": 16}, 1, "fp8", "fp8"),
+    ("vllm@0.19", "qwen3-32b", "h200-sxm", {"tp": 2}, 4, "fp8", "bf16"),
+    ("vllm@0.19", "qwen3-30b-a3b", "h100-sxm", {"tp": 4, "ep": 4}, 1, "bf16", "bf16"),
+    ("vllm@0.19", "qwen3-235b-a22b", "h200-sxm", {"dp": 8, "ep": 8}, 1, "bf16", "bf16"),
+    ("vllm@0.19", "deepseek-v3", "h200-sxm", {"tp": 8}, 1, "fp8_block", "bf16"),
+    ("vllm@0.19", "deepseek-v3", "h200-sxm", WIDE_EP, 2, "fp8_block", "bf16"),
+    ("vllm@0.19", "deepseek-v3", "h200-sxm", {"tp": 8, "dp": 2, "ep": 16}, 1, "fp8_block", "bf16"),
+    ("vllm@0.9", "qwen3-32b", "a100-sxm", {"tp": 4}, 1, "bf16", "bf16"),
+    ("vllm@0.6", "llama-3.1-8b", "a100-sxm", {}, 2, "bf16", "bf16"),
+    ("sglang@0.5", "llama-3.1-8b", "h100-sxm", {}, 1, "bf16", "fp8"),
+    ("sglang@0.5", "llama-3.3-70b", "h100-sxm", {"tp": 4}, 2, "fp8", "fp8"),
+    ("sglang@0.5", "qwen3-30b-a3b", "h200-sxm", {"tp": 2, "ep": 2}, 4, "bf16", "bf16"),
+    ("sglang@0.5", "deepseek-v3.2", "h20-96gb", {"tp": 16}, 1, "fp8_block", "bf16"),
+    ("sglang@0.5", "deepseek-v3.2", "h20-96gb", {"tp": 16, "ep": 16}, 2, "fp8_block", "bf16"),
+    ("sglang@0.5", "deepseek-v3.2", "h20-96gb", WIDE_EP, 4, "fp8_block", "bf16"),
+    ("sglang@0.5", "deepseek-r1", "h200-sxm", {"dp": 8, "ep": 8}, 1, "fp8_block", "bf16"),
+    ("sglang@0.5", "llama-3.1-405b-fp8", "h100-sxm", {"tp": 8, "pp": 2}, 1, "fp8", "fp8"),
+    ("trtllm@1.0", "llama-3.1-8b", "h100-sxm", {}, 8, "fp8", "fp8"),
+    ("trtllm@1.0", "llama-3.3-70b", "b200-sxm", {"tp": 2}, 4, "nvfp4", "fp8"),
+    ("trtllm@1.0", "qwen3-235b-a22b", "gb200", {"dp": 8, "ep": 8}, 1, "bf16", "fp8"),
+    ("trtllm@1.0", "qwen3-30b-a3b", "h200-sxm", {"tp": 4, "ep": 2}, 1, "bf16", "bf16"),
+    ("trtllm@1.0", "llama-3.1-405b", "h200-sxm", {"tp": 8, "pp": 2}, 1, "bf16", "bf16"),
+)
+
+
+def pool(engine: str, gpu: str, layout: dict[str, int], replicas: int, role: Role = "both") -> Pool:
+    board = CATALOG.gpu(gpu)
+    return Pool(
+        gpu=board,
+        fabric=CATALOG.fabric(board.fabric),
+        layout=Layout(**layout),
+        engine=CATALOG.engine(engine),
+        role=role,
+        n_replicas=replicas,
+    )
+
+
+def deployment(model: str, weights: str, kv: str, *pools: Pool, **changes: Any) -> Deployment:
+    found = CATALOG.model(model)
+    formats = {"weights": DType(weights), "kv": DType(kv)}
+    joint = pools[0].fabric.scale_out if len(pools) > 1 else None
+    return Deployment(
+        model=found,
+        precision=precision_of(found, pools[-1].gpu, **formats),
+        pools=pools,
+        interconnect=joint,
+        **changes,
+    )
+
+
+def apart(engine: str, **changes: Any) -> Deployment:
+    prefill = pool(engine, "h200-sxm", {"tp": 8}, 2, "prefill")
+    decode = pool(engine, "h200-sxm", {"dp": 8, "ep": 8}, 3, "decode")
+    return deployment("deepseek-v3", "fp8_block", "bf16", prefill, decode, **changes)
+
+
+def exported(asked: Deployment, engine: str) -> Export:
+    return export(asked, EXPORTERS[engine](), CATALOG, context_tokens=CONTEXT)
+
+
+def assert_same(asked: Deployment, engine: str) -> Export:
+    found = exported(asked, engine)
+    back = parse(found.command, EXPORTERS[engine](), CATALOG)
+    assert deployment_id(back) == deployment_id(asked)
+    verdicts = [describe(each, context_tokens=CONTEXT) for each in (asked, back)]
+    assert verdicts[0] == verdicts[1]
+    assert verdicts[0]["legal"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "case", TOGETHER, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}-{case[3]}"
+)
+def test_one_pool(case: tuple[str, str, str, dict[str, int], int, str, str]) -> None:
+    engine, model, gpu, layout, replicas, weights, kv = case
+    asked = deployment(model, weights, kv, pool(engine, gpu, layout, replicas))
+    found = assert_same(asked, engine.partition("@")[0])
+    assert not [text for text in found.warnings if "cannot carry" in text]
+    assert sum(each.copies for each in found.launches if each.node == 0) == replicas
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_prefill_and_decode_apart(engine: str) -> None:
+    found = assert_same(apart(engine), engine)
+    assert set(found.flags) == {"prefill", "decode"}
+    assert found.router is not None
+    assert {each.role: each.copies for each in found.launches} == {"prefill": 2, "decode": 3}
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+@pytest.mark.parametrize("method", ["mtp", "draft"])
+def test_drafts(engine: str, method: Any) -> None:
+    spec = SpeculativeDecoding(method=method, n_draft=3, acceptance=0.7)
+    found = assert_same(apart(engine, speculative=spec), engine)
+    assert ("DRAFT_MODEL" in found.env) == (method == "draft" and engine != "trtllm")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_settings(engine: str) -> None:
+    one = pool(engine, "h200-sxm", {"tp": 8}, 1)
+    profile = replace(
+        one.engine,
+        max_num_batched_tokens=2048,
+        max_num_seqs=96,
+        hbm_fraction=0.85,
+        block_tokens=64,
+        prefix_caching=False,
+        scheduler=PrefillFirst(),
+    )
+    asked = deployment("deepseek-v3", "fp8_block", "bf16", replace(one, engine=profile))
+    assert_same(asked, engine)
+
+
+def test_the_processes_of_a_wide_replica_start_on_each_node() -> None:
+    asked = deployment("deepseek-v3", "fp8_block", "bf16", pool("vllm", "h200-sxm", WIDE_EP, 1))
+    nodes = [dict(each.flags) for each in exported(asked, "vllm").launches]
+    assert [flags["--data-parallel-size-local"] for flags in nodes] == ["8", "8"]
+    assert ["--headless" in flags for flags in nodes] == [False, True]
+    assert nodes[1]["--data-parallel-start-rank"] == "8"
+
+
+def test_sglang_counts_settings_over_all_dp_ranks() -> None:
+    asked = deployment("deepseek-v3", "fp8_block", "bf16", pool("sglang", "h20-141gb", WIDE_EP, 1))
+    flags = exported(asked, "sglang").flags
+    assert flags["--tp-size"] == "16"
+    assert flags["--max-running-requests"] == str(16 * asked.pools[0].engine.max_num_seqs)
+
+
+def test_a_deployment_that_does_not_fit_is_refused() -> None:
+    asked = deployment("llama-3.3-70b", "bf16", "bf16", pool("vllm", "h100-sxm", {}, 1))
+    with pytest.raises(IllegalError, match=r"cannot start this: weights .* lack") as caught:
+        exported(asked, "vllm")
+    assert caught.value.exit_code == 3
+
+
+def test_an_illegal_layout_is_refused_with_the_nearest_legal_one() -> None:
+    asked = deployment("llama-3.3-70b", "fp8", "fp8", pool("vllm", "h200-sxm", {"tp": 3}, 1))
+    with pytest.raises(IllegalError, match="heads 64 % TP 3 = 1") as caught:
+        exported(asked, "vllm")
+    assert "tp=2" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "reason"),
+    [
+        ("trtllm", {"tp": 2, "dp": 4, "ep": 8}, "attention DP is over all ranks"),
+        ("sglang", {"tp": 8, "cp": 8}, "no decode context parallelism"),
+    ],
+)
+def test_what_an_engine_has_no_flag_for_is_refused(
+    engine: str, layout: dict[str, int], reason: str
+) -> None:
+    asked = deployment("deepseek-v3", "fp8_block", "bf16", pool(engine, "h200-sxm", layout, 1))
+    with pytest.raises(IllegalError, match=reason):
+        exported(asked, engine)
+
+
+def test_static_batching_is_refused() -> None:
+    one = pool("vllm", "h200-sxm", {}, 1)
+    static = replace(one, engine=replace(one.engine, scheduler=Static()))
+    with pytest.raises(IllegalError, match="static batching"):
+        exported(deployment("llama-3.1-8b", "bf16", "bf16", static), "vllm")
+
+
+def test_another_engine_takes_the_settings_over_and_says_so() -> None:
+    asked = deployment("llama-3.1-8b", "bf16", "bf16", pool("ideal", "h200-sxm", {}, 1))
+    found = exported(asked, "vllm")
+    assert found.engine.startswith("vllm@")
+    assert any("judged under ideal@1.0" in text for text in found.warnings)
+
+
+def test_facts_that_no_flag_carries_are_named() -> None:
+    one = pool("vllm", "h200-sxm", {}, 1)
+    bigger = replace(one, gpu=replace(one.gpu, hbm_bytes=288e9))
+    found = exported(deployment("llama-3.1-8b", "bf16", "bf16", bigger), "vllm")
+    assert any("cannot carry pools.0.gpu.hbm_bytes" in text for text in found.warnings)
+
+
+def test_a_format_that_the_checkpoint_lacks_is_asked_for() -> None:
+    asked = deployment("llama-3.3-70b", "int4", "bf16", pool("vllm", "h100-sxm", {"tp": 2}, 1))
+    found = exported(asked, "vllm")
+    assert "vllm serve ./checkpoints/llama-3.3-70b-int4 " in found.command
+    assert any("put a int4 checkpoint" in text for text in found.warnings)
+
+
+def test_any_other_text_is_no_script() -> None:
+    with pytest.raises(UserError, match="no script of `dse export`"):
+        parse("vllm serve x", EXPORTERS["vllm"](), CATALOG)
+
+
+@pytest.mark.parametrize("name", CATALOG.names("model"))
+def test_every_model_is_found_by_the_name_that_its_script_gives(name: str) -> None:
+    model = CATALOG.model(name)
+    assert CATALOG.model(model.name.lower()) == model
