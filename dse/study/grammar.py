@@ -93,7 +93,10 @@ class _RequestsForm:
         return {
             "type": "function-plain",
             "function": {"type": "no-info", "function": _requests},
-            "json_schema_input_schema": {"type": "str"},
+            "json_schema_input_schema": {
+                "type": "union",
+                "choices": [{"type": "int"}, {"type": "str"}],
+            },
         }
 
 
