@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import polars as pl
 
-from dse.search import bound, exhaustive
+from dse.search import bound, exhaustive, optuna
 from dse.search.question import (
     Answer,
     Bound,
@@ -17,7 +17,11 @@ from dse.search.question import (
 
 Search = Callable[[pl.DataFrame, Evaluate, Question], Answer]
 
-METHODS: Mapping[str, Search] = {"bound": bound.search, "exhaustive": exhaustive.search}
+METHODS: Mapping[str, Search] = {
+    "bound": bound.search,
+    "exhaustive": exhaustive.search,
+    "optuna": optuna.search,
+}
 
 __all__ = [
     "METHODS",
