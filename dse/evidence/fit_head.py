@@ -54,7 +54,7 @@ class FitSettings:
     """How a head is fitted; the defaults are what the shipped coefficients use."""
 
     hidden: tuple[int, int] = (32, 32)
-    steps: int = 8000
+    steps: int = 4000
     batch_rows: int = 512
     learning_rate: float = 6e-3
     huber: float = 0.04
@@ -94,7 +94,7 @@ def predict(head: Head, samples: Samples) -> Array:
 
 
 def mix(needs: Array, outputs: Array) -> Array:
-    """`dse.cost.kernels._head.combine` on matrices."""
+    """`dse.cost.kernels._head.total` on matrices."""
     slow = needs * (1.0 + np.exp(-outputs[:, :3]))
     seconds: Array = LAUNCH_UNIT_S * np.exp(outputs[:, 3]) + np.linalg.norm(slow, NORM, axis=1)
     return seconds

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dse.base.errors import CatalogError
 from dse.cost.kernels import KERNELS, kernel_model
 from dse.cost.kernels._coefficients import KernelSlice, KernelTable, facts, gpus, read, write
-from dse.cost.kernels._head import Head, combine
+from dse.cost.kernels._head import Head, slowed, total
 from dse.cost.kernels._reference import PRIORS, Wanted, choose
 from dse.cost.kernels._terms import Terms
 from dse.cost.work import causal_pairs
@@ -170,7 +170,7 @@ def test_the_head_is_bounded_whatever_its_outputs(
 ) -> None:
     terms = Terms(flop_s=flop_s, hbm_s=hbm_s, soft_s=0.0, features=())
     clipped = np.clip(np.array(outputs), -7, 7)
-    assert combine(terms, clipped) >= max(flop_s, hbm_s)
+    assert total(slowed(terms, clipped)) >= max(flop_s, hbm_s)
 
 
 def test_beyond_the_measured_range_efficiency_stays() -> None:

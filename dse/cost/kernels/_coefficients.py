@@ -7,7 +7,7 @@ network of a slice is base64 of little-endian float32, layer after layer; there 
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 
 from dse.base.digest import digest
 from dse.cost.kernels._head import Head
+from dse.cost.kernels._transfer import Traits
 from dse.hardware.gpu import GPU
 
 FOLDER = "kernels"
@@ -80,14 +81,22 @@ class KernelTable:
     slices: tuple[KernelSlice, ...]
     digest: str
 
+    @property
+    def traits(self) -> Traits:
+        """Traits of the GPU that the table was measured on."""
+        return Traits(**{name: self.gpu_facts[name] for name in Traits.__dataclass_fields__})
+
     def find(self, family: str, variant: str) -> tuple[KernelSlice, ...]:
         """Slices of a family in one number format."""
         return tuple(s for s in self.slices if s.family == family and s.variant == variant)
 
 
 def facts(gpu: GPU) -> dict[str, float]:
-    """What likeness of GPUs is judged by: ridge point (FLOP/B) and bandwidth per SM (B/s)."""
+    """What likeness of GPUs is judged by, ridge point (FLOP/B) and bandwidth per SM (B/s), and the
+    traits that efficiencies are carried over by.
+    """
     return {
+        **asdict(Traits.of(gpu)),
         "ridge_flop_per_byte": gpu.peak_flop_per_s["bf16"] / gpu.hbm_bytes_per_s,
         "bytes_per_s_per_sm": gpu.hbm_bytes_per_s / gpu.sm_count,
     }

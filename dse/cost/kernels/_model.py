@@ -1,23 +1,27 @@
 """Kernel models: the price list of one GPU, in three tiers."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from dse.base.digest import digest
 from dse.cost.kernels._coefficients import KernelSlice, KernelTable
-from dse.cost.kernels._head import Head
+from dse.cost.kernels._head import blend, total
 from dse.cost.kernels._reference import (
     DEFAULT_PRIOR_WEIGHT,
     PRIOR_INTERVAL,
     PRIOR_WEIGHT,
     PRIORS,
+    Part,
     Priced,
     Wanted,
     choose,
+    kindred,
+    likely,
 )
 from dse.cost.kernels._terms import Kernel, Terms
+from dse.cost.kernels._transfer import H100, Traits, Transfer
 from dse.cost.work import work
 from dse.hardware.gpu import GPU
 from dse.model.ops import ComputeOp, Num
@@ -79,16 +83,17 @@ class FittedKernels:
         """Seconds of one run of `op`, launch included; 0 for an op without work. Array fields give
         arrays. Never less than `roofline_seconds`.
         """
-        kernel = self.families[op.family]
-        total: Any = 0.0
+        kernel, priced = self.families[op.family], self.priced(op)
         shared: dict[str | None, Terms] = {}
-        for head, compute, weight in self.priced(op).parts:
-            if compute not in shared:
-                shared[compute] = kernel.terms(op, self.gpu, compute)
-            total = total + weight * np.log(head.seconds(shared[compute]))
+        opinions = []
+        for part in priced.parts:
+            if part.compute not in shared:
+                shared[part.compute] = kernel.terms(op, self.gpu, part.compute)
+            opinions.append(part.head.shares(shared[part.compute], part.transfer))
+        found = total(blend(opinions, [part.weights for part in priced.parts]))
         terms = next(iter(shared.values()))
         idle = (terms.flop_s + terms.hbm_s + terms.soft_s) <= 0.0
-        seconds = np.where(idle, 0.0, np.exp(total))
+        seconds = np.where(idle, 0.0, found)
         return seconds if seconds.ndim else float(seconds)
 
     def roofline_seconds(self, op: ComputeOp) -> Num:
@@ -112,35 +117,51 @@ class FittedKernels:
         for variant in wanted.variants if self.own is not None else ():
             each = choose(self.own, wanted, variant)  # type: ignore[arg-type]
             if each is not None:
-                parts = ((each.head, each.compute, 1.0),)
-                return Priced(parts=parts, low=each.low, high=each.high)
+                part = Part(head=each.head, compute=each.compute)
+                return Priced(parts=(part,), low=each.low, high=each.high)
         return None
 
     def _blend(self, wanted: Wanted) -> Priced:
         """The nearest references that measured the format (else what stands in for it), each
         counting half as much per half unit of distance, and the prior beyond the architecture.
         """
-        found: list[tuple[KernelSlice, float]] = []
+        found: list[tuple[KernelSlice, KernelTable, float]] = []
         for variant in wanted.variants:
-            chosen = [(choose(table, wanted, variant), away) for table, away in self.kin]
-            found = [(each, away) for each, away in chosen if each is not None][:BLENDED]
+            for table, away in self.kin:
+                several = FOREIGN if away >= FAR else 1
+                found += [(each, table, away) for each in likely(table, wanted, variant, several)]
             if found:
                 break
-        nearest = found[0][1] if found else FAR
+        found = found[:BLENDED]
+        nearest = found[0][2] if found else FAR
         prior = PRIOR_WEIGHT.get(wanted.family, DEFAULT_PRIOR_WEIGHT)
         prior *= float(np.clip((nearest - NEAR) / (FAR - NEAR), 0.0, 1.0))
-        raw = [0.25**away for _, away in found]
-        parts: list[tuple[Head, str | None, float]] = [
-            (each.head, each.compute, (1.0 - prior) * weight / sum(raw))
-            for (each, _), weight in zip(found, raw, strict=True)
+        raw = [0.25**away for *_, away in found]
+        shares = [weight / sum(raw) for weight in raw]
+        parts = [
+            Part(
+                head=each.head,
+                compute=each.compute,
+                transfer=self._transfer(table),
+                weights=(*(3 * ((1.0 - prior) * share,)), share),
+            )
+            for (each, table, _), share in zip(found, shares, strict=True)
         ]
         if prior > 0.0 or not found:
-            parts.append((PRIORS[wanted.family], None, prior if found else 1.0))
+            transfer = Transfer.between(H100, Traits.of(self.gpu), kin=False)
+            weights = (prior, prior, prior, 0.0) if found else Part.ALONE
+            parts.append(Part(head=PRIORS[wanted.family], transfer=transfer, weights=weights))
         low, high = _spread(nearest)
         return Priced(parts=tuple(parts), low=low, high=high)
 
+    def _transfer(self, table: KernelTable) -> Transfer:
+        kin = kindred(self.gpu.architecture, table.architecture)
+        return Transfer.between(table.traits, Traits.of(self.gpu), kin=kin)
 
-BLENDED = 3  # references that a blend uses
+
+BLENDED = 4  # opinions that a blend uses
+# A new architecture runs other kernels, so several engines' are asked where none bears the name.
+FOREIGN = 3
 NEAR, FAR = 1.0, 2.0  # distances within one architecture, and to another
 
 

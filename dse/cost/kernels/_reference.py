@@ -8,18 +8,21 @@ that fit a generation perfectly mispredict the next, where fixed efficiencies er
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dse.cost.kernels import _coefficients
 from dse.cost.kernels._coefficients import KernelSlice, KernelTable
 from dse.cost.kernels._head import Head
+from dse.cost.kernels._transfer import Transfer
 from dse.hardware.gpu import GPU
 
 ENGINES = ("vllm", "sglang", "trtllm")
+PER_OCTAVE = 0.4
 
-# Efficiencies and launch times that hold across GPUs, by family: medians over the measured parts,
-# rounded; attention decode as measured above 20 µs (6 µs, 0.75 of the FLOP/s, 0.9 of the bytes/s).
+# Efficiencies and launch times as on an H100, by family: medians over the measured parts, rounded;
+# attention decode as measured above 20 µs (6 µs, 0.75 of the FLOP/s, 0.9 of the bytes/s).
 PRIORS = {
     "gemm": Head.constant(compute=0.75, memory=0.85, launch_s=4e-6),
     "moe": Head.constant(compute=0.55, memory=0.75, launch_s=15e-6),
@@ -33,8 +36,15 @@ PRIORS = {
 }
 # Weight of the constants against the nearest references on another architecture; on the same one
 # they count for nothing. Attention decode is the kernel that ports worst and the prior prices best.
-PRIOR_WEIGHT = {"decode_attention": 0.5, "mla_decode": 0.5, "prefill_attention": 0.1}
-DEFAULT_PRIOR_WEIGHT = 0.25
+PRIOR_WEIGHT = {
+    "gemm": 0.3,
+    "moe": 0.1,
+    "prefill_attention": 0.0,
+    "decode_attention": 0.8,
+    "mla_decode": 0.7,
+    "mla_prefill": 0.4,
+}
+DEFAULT_PRIOR_WEIGHT = 0.3
 # Factors of an 80% interval where nothing near was measured.
 PRIOR_INTERVAL = (0.70, 1.45)
 
@@ -57,12 +67,27 @@ SUBSTITUTES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Priced:
-    """Heads whose weighted geometric mean is the price: each with the format of its arithmetic
-    (None: the op's own) and its weight (they sum to one); `low` and `high` bound 80%.
+class Part:
+    """One opinion of a price: a head, the format of its arithmetic (None: the op's own), what its
+    efficiencies become on the GPU priced (None: they are that GPU's), and its weights in
+    arithmetic, HBM, soft resource and launch.
     """
 
-    parts: tuple[tuple[Head, str | None, float], ...]
+    ALONE: ClassVar[tuple[float, ...]] = (1.0, 1.0, 1.0, 1.0)
+
+    head: Head
+    compute: str | None = None
+    transfer: Transfer | None = None
+    weights: tuple[float, ...] = ALONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    """Parts whose weighted geometric mean is the price (each weight sums to one over them), and the
+    factors that bound 80% of measurements.
+    """
+
+    parts: tuple[Part, ...]
     low: float
     high: float
 
@@ -71,6 +96,26 @@ def choose(table: KernelTable, wanted: "Wanted", variant: str) -> KernelSlice | 
     """The slice of `table` in format `variant` that comes nearest to `wanted`; None without one."""
     found = table.find(wanted.family, variant)
     return max(found, key=wanted.closeness) if found else None
+
+
+def likely(
+    table: KernelTable, wanted: "Wanted", variant: str, most: int
+) -> tuple[KernelSlice, ...]:
+    """The one slice of the implementation asked for where `table` has it, else the nearest slice of
+    each of `most` engines.
+    """
+    found = sorted(table.find(wanted.family, variant), key=wanted.closeness, reverse=True)
+    named = [each for each in found if each.implementation in wanted.asked]
+    if named or most == 1:
+        return tuple((named or found)[:1])
+    engines = dict.fromkeys(each.engine for each in found)
+    best = [next(each for each in found if each.engine == engine) for engine in engines]
+    return tuple(best[:most])
+
+
+def kindred(one: str, other: str) -> bool:
+    """Whether two architectures share kernels (blackwell, blackwell-ultra)."""
+    return one.split("-", maxsplit=1)[0] == other.split("-", maxsplit=1)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +162,9 @@ def references(
 
 
 def distance(gpu: GPU, table: KernelTable) -> float:
-    """How unlike a reference GPU is: the ridge point and bandwidth per SM in octaves, plus 2 for
-    another architecture (half of that for a variant of the same: blackwell, blackwell-ultra).
+    """How unlike a reference GPU is: 2 for another architecture (half of that for a variant of the
+    same: blackwell, blackwell-ultra), and `PER_OCTAVE` for each octave between the ridge points
+    and between the bandwidths per SM.
     """
     there = table.gpu_facts
     ridge = np.log2(
@@ -126,6 +172,5 @@ def distance(gpu: GPU, table: KernelTable) -> float:
     )
     per_sm = np.log2(gpu.hbm_bytes_per_s / gpu.sm_count / there["bytes_per_s_per_sm"])
     here, other = gpu.architecture, table.architecture
-    kin = here.split("-")[0] == other.split("-")[0]
-    step = 0.0 if here == other else 1.0 if kin else 2.0
-    return float(abs(ridge) + abs(per_sm) + step)
+    step = 0.0 if here == other else 1.0 if kindred(here, other) else 2.0
+    return float(PER_OCTAVE * (abs(ridge) + abs(per_sm)) + step)
