@@ -44,7 +44,9 @@ def answer_study(
         told=told,
     )
     search = METHODS[study.search.method]
-    found = search(judged.survivors, Viewed(evaluator), question(study, judged, on_round))
+    found = search(
+        judged.survivors, Viewed(evaluator), question(study, judged, evaluator, on_round)
+    )
     results = _with_ids(found.frame, judged.survivors, evaluator)
     front = found.front.select("point").join(results, on="point", maintain_order="left")
     outcome = Outcome(

@@ -12,6 +12,7 @@ from dse.pareto import OBJECTIVES
 from dse.pipeline.judged import Judged, question_of
 from dse.run.evaluate import Evaluator
 from dse.search import Bound, Question, Round
+from dse.search.engine_bound import EngineBound
 from dse.space.where import Where
 from dse.study import Study
 from dse.walls.judge import optimistic
@@ -48,14 +49,25 @@ def views(columns: list[str]) -> list[pl.Expr]:
     ]
 
 
-def question(study: Study, judged: Judged, on_round: Callable[[Round], None] | None) -> Question:
+def question(
+    study: Study,
+    judged: Judged,
+    evaluator: Evaluator,
+    on_round: Callable[[Round], None] | None,
+) -> Question:
     """The study's question in the search's words."""
     search = study.search
+    engine = EngineBound(
+        deployments=evaluator.deployments,
+        workload_of=study.workload_of,
+        replicates=evaluator.replicates,
+        tier=evaluator.tier,
+    )
     return Question(
         objectives=study.parts,
         feasible=_feasible(study),
         hopeless=_hopeless(study),
-        bounds=(Bound(rung="hardware", of=_hardware(study, judged)),),
+        bounds=(Bound(rung="hardware", of=_hardware(study, judged)), engine.bound()),
         tolerance=search.tolerance,
         round_size=search.round,
         axes=tuple(searched_columns(judged.survivors)),

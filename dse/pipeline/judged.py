@@ -17,7 +17,7 @@ from dse.walls.facts import Facts, FactsCache, facts_of
 from dse.walls.judge import facts_frame, judge, question_columns, standard_walls
 from dse.walls.kinds import Wall
 
-__all__ = ["Judged", "judge_space", "question_of"]
+__all__ = ["Judged", "judge_space", "question_of", "spread"]
 
 GROUP = 1000
 PRICE = "usd_per_gpu_hour"
@@ -33,7 +33,7 @@ class Judged:
 
     `survivors` has the points' columns and `usd_per_gpu_hour`, one row a point, sorted by `point`;
     `structures` and `facts` are those of its structures. Counts are of points. `misses` are the
-    killed points nearest to a limit, a few for each wall.
+    killed points nearest to a limit, a few for each wall; `missed` their structures.
     """
 
     survivors: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -45,6 +45,7 @@ class Judged:
     killed: Counter[str] = field(default_factory=Counter)
     screened: Counter[str] = field(default_factory=Counter)
     misses: pl.DataFrame = field(default_factory=pl.DataFrame)
+    missed: dict[int, Structure] = field(default_factory=dict)
     illegal_examples: dict[str, str] = field(default_factory=dict)
 
 
@@ -65,23 +66,26 @@ def judge_space(study: Study) -> Judged:
         judged = _judged(study, columns, facts, walls)
         found.n_candidates += judged.height
         found.killed.update(_counted(judged, "killed_by"))
-        misses.append(_nearest(judged, walls).select(*columns.columns, *MISS_COLUMNS))
+        near = _nearest(judged, walls).select(*columns.columns, *MISS_COLUMNS)
+        misses.append(_best_misses([near]))
         alive = _screened(study, judged.filter(pl.col("killed_by").is_null()), found)
         kept.append(alive.select(*columns.columns, PRICE))
         known.append(facts.join(alive, on="structure", how="semi").drop(PRICE))
         index = {each.index: each for each in legal}
+        found.missed |= {i: index[i] for i in misses[-1]["structure"].to_list()}
         found.structures |= {i: index[i] for i in known[-1]["structure"].to_list()}
     if kept:
         found.survivors = pl.concat(kept, how="diagonal_relaxed").sort("point")
         found.facts = pl.concat(known, how="diagonal_relaxed")
     if misses:
         found.misses = _best_misses(misses)
+        found.missed = {i: found.missed[i] for i in found.misses["structure"].to_list()}
     return found
 
 
 def question_of(study: Study) -> dict[str, pl.Expr]:
     """The columns that the study's lengths, SLO and number of requests add to every point."""
-    low, high = _spread(study)
+    low, high = spread(study)
     requests = study.asked.file.requests
     counted: dict[str, float] = {}
     if requests is not None and requests.per_concurrency:
@@ -92,7 +96,7 @@ def question_of(study: Study) -> dict[str, pl.Expr]:
     return question_columns(slo=study.slo, low=low, high=high, shared_tokens=shared, **counted)
 
 
-def _spread(study: Study) -> tuple[float, float]:
+def spread(study: Study) -> tuple[float, float]:
     """The least and the greatest length as a multiple of the context's."""
     lengths = study.asked.file.lengths
     if isinstance(lengths, UniformLengths):

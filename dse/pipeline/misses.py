@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import polars as pl
 
-from dse.base.units import UNITS, show
-from dse.pipeline.judged import Judged
+from dse.pipeline.judged import Judged, spread
+from dse.serving.slo import SLO
 from dse.study import Study
+from dse.walls.explain import Asked, smallest_changes
+from dse.walls.judge import LEGALITY
 
-__all__ = ["near_misses"]
+__all__ = ["asked_of", "near_misses"]
 
 MOST = 12
 _COLUMNS = {
@@ -25,8 +30,9 @@ def near_misses(study: Study, judged: Judged, results: pl.DataFrame) -> pl.DataF
     """Killed points and simulated ones that miss the SLO, nearest first, with a `remedy` each."""
     parts = []
     if judged.misses.height:
-        remedies = [_remedy(row) for row in judged.misses.iter_rows(named=True)]
-        parts.append(judged.misses.with_columns(pl.Series("remedy", remedies, dtype=pl.String)))
+        nearest = judged.misses.head(MOST)
+        remedies = [_remedy(study, judged, row) for row in nearest.iter_rows(named=True)]
+        parts.append(nearest.with_columns(pl.Series("remedy", remedies, dtype=pl.String)))
     if study.slo is not None and "slo_attainment" in results.columns:
         parts.append(_late(study, results))
     found = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame(schema=_COLUMNS)
@@ -52,10 +58,27 @@ def _late(study: Study, results: pl.DataFrame) -> pl.DataFrame:
     return scored.bottom_k(MOST, by="margin") if scored.height else scored
 
 
-def _remedy(row: dict[str, object]) -> str:
-    unit = UNITS.get(str(row["unit"]))
-    demand, limit = (
-        show(float(str(row[name])), unit) if unit else f"{float(str(row[name])):,.4g} {row['unit']}"
-        for name in ("demand", "limit")
+def _remedy(study: Study, judged: Judged, row: dict[str, Any]) -> str:
+    """The smallest change after which no wall kills the point, in words."""
+    deployment = judged.missed[row["structure"]].deployment
+    if deployment is None or row["reason"] == LEGALITY:
+        return ""
+    changes = smallest_changes(deployment, asked_of(study, row))
+    return " or ".join(changes[:2]) if changes else "no single change that was tried would do"
+
+
+def asked_of(study: Study, row: dict[str, Any]) -> Asked:
+    """What a point is asked, in the words of the walls."""
+    low, high = spread(study)
+    isl, osl = row["isl_tokens"], row["osl_tokens"]
+    requests = study.asked.file.requests
+    concurrency = row.get("concurrency")
+    return Asked(
+        isl_low_tokens=max(1, int(isl * low)),
+        osl_low_tokens=max(1, int(osl * low)),
+        osl_high_tokens=math.ceil(osl * high),
+        slo=study.slo or SLO(),
+        concurrency=concurrency,
+        n_requests=requests.number(concurrency) if requests is not None else None,
+        shared_tokens=study.asked.file.shared_prefix_tokens,
     )
-    return f"needs {demand} where {limit} is allowed: {float(str(row['margin'])):+.1%}"
