@@ -32,6 +32,7 @@ FEW_ROWS = 3_000  # below this a smaller network, or it would learn the rows by 
 # whose large shapes stay below this share of the peak ran on a throttled or wrongly built stack.
 HOST_BOUND_S = 40e-6
 LARGE_S = 200e-6
+BUSY_S = 20e-6  # below this roofline time a kernel is mostly launch
 LEAST_GEMM_SHARE = 0.5
 LEAST_MLA_SHARE = 0.3
 FEWEST_LARGE = 20
@@ -46,6 +47,7 @@ class SliceFit:
     head: Head
     n_rows: int
     n_beat_roofline: int
+    busy_share: float
     held_out: Samples
     predicted_s: Array
 
@@ -95,6 +97,16 @@ def poisoned(part: Slice, samples: Samples) -> str:
     return ""
 
 
+def busy_share(samples: Samples) -> float:
+    """Median of roofline over measured time of the rows whose roofline takes `BUSY_S` or more; 1
+    where there are too few to say.
+    """
+    busy = samples.roofline_s >= BUSY_S
+    if busy.sum() < FEWEST_LARGE:
+        return 1.0
+    return float(np.median(samples.roofline_s[busy] / samples.seconds[busy]))
+
+
 def split(
     group: npt.NDArray[np.int64], seed: int = 1, share: int = HELD_OUT
 ) -> npt.NDArray[np.bool_]:
@@ -141,6 +153,7 @@ def fit_slice(part: Slice, gpu: GPU) -> SliceFit | Excluded:
         head=head,
         n_rows=int(possible.sum()),
         n_beat_roofline=int((samples.seconds <= samples.roofline_s).sum()),
+        busy_share=busy_share(samples.take(possible)),
         held_out=held_out,
         predicted_s=predict(head, held_out),
     )
@@ -241,4 +254,5 @@ def _encode(each: SliceFit) -> KernelSlice:
         n_rows=each.n_rows,
         low=round(low, 4),
         high=round(high, 4),
+        busy_share=round(each.busy_share, 4),
     )

@@ -79,7 +79,11 @@ def page(catalog: Catalog) -> str:
     ]
     for title, (which, held) in cross.items():
         rows = validate_kernels(which, tier="cross", hold_out=held, known=known)
-        parts += [f"## Cross tier: {title}\n", family_table(rows), gpu_table(rows)]
+        main = [each for each in rows if not each.fallback]
+        apart = [each for each in rows if each.fallback]
+        parts += [f"## Cross tier: {title}\n", family_table(main), gpu_table(main)]
+        parts += ["Fallback kernels (below 0.15 of the roofline where busy), scored apart:\n"]
+        parts += [family_table(apart)]
     parts += ["## Left out\n", left_out(gpus), "## Collectives\n", collectives(catalog, gpus)]
     return "\n".join(parts) + "\n"
 

@@ -16,12 +16,11 @@ import numpy.typing as npt
 
 from dse.cost.kernels import KERNELS, FittedKernels, _coefficients, kernel_model
 from dse.cost.kernels._reference import distance
-from dse.evidence.calibrate_kernels import poisoned, samples_of, split
+from dse.evidence.calibrate_kernels import BUSY_S, busy_share, poisoned, samples_of, split
 from dse.evidence.kernels import READERS, Slice
 from dse.hardware.gpu import GPU
 
 Array = npt.NDArray[np.floating[Any]]
-BUSY_S = 20e-6  # below this roofline time a kernel is mostly launch
 MOST_ROWS = 3_000  # of a slice, so that no sweep outweighs the others
 BLACKWELL = ("B200-SXM", "B300-SXM", "GB200", "GB300")
 
@@ -29,7 +28,8 @@ BLACKWELL = ("B200-SXM", "B300-SXM", "GB200", "GB300")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
     """Rows of one slice: measured and predicted seconds, roofline, same-shape transfer (NaN where
-    the reference lacks the shape) and the stated interval factors.
+    the reference lacks the shape) and the stated interval factors. A `fallback` never used the
+    hardware and is scored apart in the cross tier.
     """
 
     gpu: str
@@ -37,6 +37,7 @@ class Scored:
     variant: str
     engine: str
     implementation: str
+    fallback: bool
     measured_s: Array
     predicted_s: Array
     roofline_s: Array
@@ -149,6 +150,7 @@ def _score_slice(
         variant=KERNELS[part.family]().variant(part.op),
         engine=part.engine,
         implementation=part.implementation,
+        fallback=busy_share(samples.take(rows)) < _coefficients.FALLBACK_SHARE,
         measured_s=samples.seconds[index],
         predicted_s=predicted,
         roofline_s=samples.roofline_s[index],

@@ -203,7 +203,7 @@ def test_impossible_rows_are_dropped_and_host_bound_sweeps_excluded() -> None:
 def test_scores_by_hand() -> None:
     """Four rows: 10% and 20% high, exact, 50% low; the interval 0.8-1.2 misses only the last."""
     rows = Scored(
-        gpu="a", family="gemm", variant="bf16", engine="e", implementation="i",
+        gpu="a", family="gemm", variant="bf16", engine="e", implementation="i", fallback=False,
         measured_s=np.array([1e-5, 1e-5, 1e-4, 1e-4]),
         predicted_s=np.array([1.1e-5, 1.2e-5, 1e-4, 0.5e-4]),
         roofline_s=np.array([5e-6, 5e-6, 5e-5, 4e-5]),

@@ -21,6 +21,7 @@ from dse.cost.kernels._transfer import Traits
 from dse.hardware.gpu import GPU
 
 FOLDER = "kernels"
+FALLBACK_SHARE = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,8 @@ class KernelSlice:
 
     `compute` is the format of its arithmetic, `d_heads` the head sizes it was measured on (empty
     where there are none), `n_rows` the rows of the fit, `low` and `high` the factors of its 80%
-    residual interval on held-out shapes.
+    residual interval on held-out shapes. `busy_share` is the median of roofline over measured time
+    where the roofline takes 20 µs or more.
     """
 
     family: str
@@ -44,6 +46,14 @@ class KernelSlice:
     high: float
     sizes: tuple[int, ...]
     weights: str
+    busy_share: float = 1.0
+
+    @property
+    def is_fallback(self) -> bool:
+        """Whether it never used the hardware (Triton attention of unusual heads, dequantising
+        first, untuned tiles): such times say nothing of another GPU's kernels.
+        """
+        return self.busy_share < FALLBACK_SHARE
 
     @cached_property
     def head(self) -> Head:

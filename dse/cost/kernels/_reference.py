@@ -106,6 +106,7 @@ def likely(
     """
     found = sorted(table.find(wanted.family, variant), key=wanted.closeness, reverse=True)
     named = [each for each in found if each.implementation in wanted.asked]
+    found = [each for each in found if not each.is_fallback]
     if named or most == 1:
         return tuple((named or found)[:1])
     engines = dict.fromkeys(each.engine for each in found)
