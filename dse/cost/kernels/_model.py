@@ -9,10 +9,12 @@ from dse.base.digest import digest
 from dse.cost.kernels._coefficients import KernelSlice, KernelTable
 from dse.cost.kernels._head import blend, total
 from dse.cost.kernels._reference import (
+    DEFAULT_FOREIGN_INTERVAL,
     DEFAULT_PRIOR_WEIGHT,
-    PRIOR_INTERVAL,
+    FOREIGN_INTERVALS,
     PRIOR_WEIGHT,
     PRIORS,
+    SIBLING_INTERVAL,
     Part,
     Priced,
     Wanted,
@@ -151,7 +153,7 @@ class FittedKernels:
             transfer = Transfer.between(H100, Traits.of(self.gpu), kin=False)
             weights = (prior, prior, prior, 0.0) if found else Part.ALONE
             parts.append(Part(head=PRIORS[wanted.family], transfer=transfer, weights=weights))
-        low, high = _spread(nearest)
+        low, high = _spread(wanted.family, nearest)
         return Priced(parts=tuple(parts), low=low, high=high)
 
     def _transfer(self, table: KernelTable) -> Transfer:
@@ -165,8 +167,12 @@ FOREIGN = 3
 NEAR, FAR = 1.0, 2.0  # distances within one architecture, and to another
 
 
-def _spread(nearest: float) -> tuple[float, float]:
-    """80% interval by distance of the nearest reference: tight at hand, the prior's far away."""
+def _spread(family: str, nearest: float) -> tuple[float, float]:
+    """80% interval by distance of the nearest reference, from a sibling's to a foreigner's."""
     share = min(nearest / FAR, 1.0)
-    low, high = PRIOR_INTERVAL
-    return 0.90 + share * (low - 0.90), 1.12 + share * (high - 1.12)
+    foreign = FOREIGN_INTERVALS.get(family, DEFAULT_FOREIGN_INTERVAL)
+    low, high = (
+        near ** (1.0 - share) * far**share
+        for near, far in zip(SIBLING_INTERVAL, foreign, strict=True)
+    )
+    return low, high

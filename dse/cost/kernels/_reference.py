@@ -45,8 +45,18 @@ PRIOR_WEIGHT = {
     "mla_prefill": 0.4,
 }
 DEFAULT_PRIOR_WEIGHT = 0.3
-# Factors of an 80% interval where nothing near was measured.
-PRIOR_INTERVAL = (0.70, 1.45)
+# Factors of an 80% interval: deciles of measured over predicted for a sibling (GB200 priced by a
+# B200) and, by family, across architectures (B200 priced by Hopper).
+SIBLING_INTERVAL = (0.92, 1.11)
+FOREIGN_INTERVALS = {
+    "gemm": (0.85, 1.61),
+    "moe": (0.62, 1.68),
+    "prefill_attention": (0.69, 1.36),
+    "decode_attention": (0.79, 2.66),
+    "mla_decode": (0.76, 1.55),
+    "mla_prefill": (0.79, 1.33),
+}
+DEFAULT_FOREIGN_INTERVAL = (0.60, 1.80)
 
 # Where a number format was never measured, the next one in kind; its bytes and FLOP stay the op's.
 SUBSTITUTES = {
