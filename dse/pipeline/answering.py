@@ -12,13 +12,16 @@ from dse.pipeline.details import details
 from dse.pipeline.judged import Judged
 from dse.pipeline.misses import near_misses
 from dse.report.record import Funnel, Outcome
-from dse.run.evaluate import Evaluator
+from dse.run.evaluate import SKETCH, Evaluator
 from dse.run.pool import Pool
+from dse.run.worker import KEYS
 from dse.search import METHODS, Answer, Round
 from dse.store import Store
 from dse.study import Study
 
 __all__ = ["answer_study"]
+
+MOST_SKETCHES = 2000
 
 
 def answer_study(
@@ -47,8 +50,10 @@ def answer_study(
     found = search(
         judged.survivors, Viewed(evaluator), question(study, judged, evaluator, on_round)
     )
-    results = _with_ids(found.frame, judged.survivors, evaluator)
+    keys = _keys(found.frame, judged.survivors, evaluator)
+    results = _with_ids(found.frame, keys)
     front = found.front.select("point").join(results, on="point", maintain_order="left")
+    front = _with_breakdown(front, keys, store)
     outcome = Outcome(
         study=study,
         results=results,
@@ -59,16 +64,42 @@ def answer_study(
         certificate=found.certificate.record(),
         provenance=provenance,
         notes=_notes(study, found),
+        sketches=_sketches(results, keys, store),
     )
     return outcome, found
 
 
-def _with_ids(frame: pl.DataFrame, survivors: pl.DataFrame, evaluator: Evaluator) -> pl.DataFrame:
-    """Results with `point_id` and every objective that prices and metrics allow."""
+def _keys(frame: pl.DataFrame, survivors: pl.DataFrame, evaluator: Evaluator) -> pl.DataFrame:
+    """The key of each result's first replicate, with its `point`."""
     asked = survivors.join(frame.select("point"), on="point", how="semi").drop(PRICE)
-    keys = evaluator.keyed(asked).filter(pl.col("replicate") == 0).select("point", "point_id")
-    named = frame.join(keys, on="point", how="left", maintain_order="left")
+    return evaluator.keyed(asked).filter(pl.col("replicate") == 0).select("point", *KEYS)
+
+
+def _with_ids(frame: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    """Results with `point_id` and every objective that prices and metrics allow."""
+    ids = keys.select("point", "point_id")
+    named = frame.join(ids, on="point", how="left", maintain_order="left")
     return named.with_columns(views(named.columns))
+
+
+def _with_breakdown(front: pl.DataFrame, keys: pl.DataFrame, store: Store) -> pl.DataFrame:
+    """The front with the `step_breakdown` of each member's first replicate, which has no mean."""
+    asked = keys.join(front.select("point"), on="point", how="semi")
+    found = store.results(asked.select(KEYS))
+    if "step_breakdown" not in found.columns:
+        return front
+    wanted = found.select("point_id", "step_breakdown").unique("point_id")
+    return front.join(wanted, on="point_id", how="left", maintain_order="left")
+
+
+def _sketches(results: pl.DataFrame, keys: pl.DataFrame, store: Store) -> pl.DataFrame:
+    """The stored latencies of the points of the highest output rates."""
+    by = "output_tok_per_s_per_gpu"
+    if by not in results.columns:
+        return pl.DataFrame()
+    best = results.filter(pl.col(by).is_finite()).top_k(MOST_SKETCHES, by=by).select("point")
+    asked = keys.join(best, on="point", how="semi", maintain_order="left")
+    return store.results(asked.select(KEYS).unique(maintain_order=True), SKETCH)
 
 
 def _funnel(judged: Judged, evaluator: Evaluator, found: Answer) -> Funnel:

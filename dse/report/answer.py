@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from dse.report.layouts import family, is_apart, label, sentence
+from dse.report.layouts import busy_replicas, family, is_apart, label, sentence
 from dse.report.quantities import Quantity, cell, number, quantity
 from dse.report.record import Outcome
 from dse.report.subject import Subject
@@ -131,9 +131,9 @@ def _margins(best: Row, subject: Subject, detail: Mapping[str, Any]) -> list[str
     order = detail.get("walls", {}).get("wall_order") or []
     concurrency = best.get("concurrency")
     for each in order[:3]:
-        at = each.get("concurrency")
-        if at is None:
+        if each.get("concurrency") is None:
             continue
+        at = each["concurrency"] * busy_replicas(best)
         text = f"{each['wall'].replace('_', ' ')} wall at {number(at)} requests in flight"
         if concurrency:
             text += f", {number(at / concurrency, 2)}× this load"

@@ -14,7 +14,7 @@ __all__ = ["Drawn", "drawn", "span", "spans_decades", "with_words"]
 
 MOST = 2500
 _CELLS = 48
-_DECADES = 30.0
+_DECADES = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

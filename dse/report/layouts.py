@@ -7,7 +7,7 @@ import polars as pl
 
 from dse.serving.layout import Layout
 
-__all__ = ["FAMILIES", "described", "family", "is_apart", "label", "sentence"]
+__all__ = ["FAMILIES", "busy_replicas", "described", "family", "is_apart", "label", "sentence"]
 
 Row = Mapping[str, Any]
 
@@ -25,6 +25,11 @@ def label(row: Row) -> str:
     if is_apart(row):
         return f"P {_one(row, 'prefill_')} | D {_one(row, 'decode_')}"
     return _one(row, "")
+
+
+def busy_replicas(row: Row) -> int:
+    """Replicas that hold running requests: all of them, or those that decode."""
+    return row.get("decode_n_replicas" if is_apart(row) else "n_replicas") or 1
 
 
 def family(row: Row) -> str:

@@ -7,7 +7,7 @@ import polars as pl
 
 from dse.base.errors import CatalogError
 from dse.hardware import DType
-from dse.report.layouts import label
+from dse.report.layouts import busy_replicas, label
 from dse.report.quantities import number
 from dse.report.record import Outcome
 from dse.report.section import Figure, Part, Rows, Section
@@ -24,7 +24,11 @@ def walls(outcome: Outcome) -> Part | None:
     from dse.report.charts import physics as charts
 
     orders = [
-        {**_who(row), "wall": str(each["wall"]).replace("_", " "), "at": float(each["concurrency"])}
+        {
+            **_who(row),
+            "wall": str(each["wall"]).replace("_", " "),
+            "at": float(each["concurrency"]) * busy_replicas(row),
+        }
         for row, detail in _described(outcome, "walls")
         for each in detail["walls"].get("wall_order") or []
         if each.get("concurrency")

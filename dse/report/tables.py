@@ -86,11 +86,12 @@ def near_misses(frame: pl.DataFrame) -> Table:
         _amounts(row) for row in frame.select("demand", "limit", "unit").iter_rows(named=True)
     ]
     shown = frame.with_columns(
+        pl.col("reason").str.replace_all("_", " "),
         need=pl.Series([a[0] for a in amounts], dtype=pl.String),
         limit_text=pl.Series([a[1] for a in amounts], dtype=pl.String),
     )
     heads = {
-        "reason": "killed by",
+        "reason": "what stops it",
         "need": "needs",
         "limit_text": "limit",
         "margin": "over by",
