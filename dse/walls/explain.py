@@ -13,7 +13,14 @@ from dse.serving.layout import Layout
 from dse.serving.legality import check
 from dse.serving.slo import SLO
 from dse.walls.facts import FactsCache, facts_of
-from dse.walls.judge import LEGALITY, facts_frame, judge, question_columns, standard_walls
+from dse.walls.judge import (
+    LEGALITY,
+    facts_frame,
+    judge,
+    optimistic,
+    question_columns,
+    standard_walls,
+)
 
 SHOWN = 6
 GROWTH = (1.25, 1.5, 2.0, 3.0, 4.0, 8.0)
@@ -64,7 +71,7 @@ def explain(deployment: Deployment, asked: Asked, *, gpus: int | None = None) ->
             "walls": [],
             "nearest_feasible": [near for illegal in broken for near in illegal.nearest],
         }
-    judged = _judged([(deployment, asked)], FactsCache())[0]
+    judged = judged_points([(deployment, asked)], FactsCache())[0]
     found = _verdict(judged)
     if found["status"] == "killed":
         found["nearest_feasible"] = smallest_changes(deployment, asked)
@@ -75,7 +82,7 @@ def smallest_changes(deployment: Deployment, asked: Asked) -> list[str]:
     """Single changes after which no wall kills the point, the cheapest first."""
     changes = [*_gentler(deployment, asked), *_formats(deployment, asked)]
     changes += [*_layouts(deployment, asked), *_hardware(deployment, asked)]
-    verdicts = _judged([(each.deployment, each.asked) for each in changes], FactsCache())
+    verdicts = judged_points([(each.deployment, each.asked) for each in changes], FactsCache())
     alive = [
         change
         for change, verdict in zip(changes, verdicts, strict=True)
@@ -100,7 +107,10 @@ def _broken(deployment: Deployment, pool: Any, gpus: int | None) -> Any:
     )
 
 
-def _judged(points: list[tuple[Deployment, Asked]], cache: FactsCache) -> list[dict[str, Any]]:
+def judged_points(
+    points: list[tuple[Deployment, Asked]], cache: FactsCache
+) -> list[dict[str, Any]]:
+    """Each point's facts, optimistic vector, demands, limits and `killed_by`, in order."""
     if not points:
         return []
     frames = []
@@ -117,7 +127,7 @@ def _judged(points: list[tuple[Deployment, Asked]], cache: FactsCache) -> list[d
             columns["concurrency"] = pl.lit(float(asked.concurrency))
         frames.append(frame.with_columns(**columns))
     rows = pl.concat(frames, how="diagonal_relaxed")
-    return judge(rows.lazy()).sort("row").collect().to_dicts()
+    return judge(optimistic(rows.lazy())).sort("row").collect().to_dicts()
 
 
 def _verdict(row: dict[str, Any]) -> dict[str, Any]:

@@ -74,8 +74,9 @@ def tokens_per_s(c: Columns, *, slo_tpot_s: Num | None = None) -> Num:
     where one is given.
 
     Over a run of J steps with Σn requests computed, each resource needs `J·a + Σn·b` for decoding
-    (b averages over contexts, exactly as reads do) and ρ per token for prefilling, so the rate is
-    at most `q·n / (a + n·b + n·q·ρ)` at the mean n. Slots, KV and the SLO bound n.
+    (b averages over contexts, exactly as reads do) and ρ per token for prefilling. The first token
+    of an answer comes with its prompt, so a share f of the tokens is decoded, and the rate is at
+    most `q·n / (f·(a + n·b) + n·q·ρ)` at the mean n. Slots, KV and the SLO bound n.
     """
     running = requests_at_once(c)
     a, b, tight = _lines(c, running)
@@ -85,14 +86,16 @@ def tokens_per_s(c: Columns, *, slo_tpot_s: Num | None = None) -> Num:
             room = np.maximum(c["tokens_per_step_max"] * slo_tpot_s - a[line], 0.0)
             fitting = np.minimum(fitting, room / (tight[line] + 1e-18))
     q, share = c["tokens_per_step_max"], 1.0 - c["is_disaggregated"]
+    decoded_share = 1.0 - 1.0 / c["osl_low_tokens"]
     prompts = [share * prompt_work_s(c, line, c["dp"]) / c["osl_high_tokens"] for line in LINES]
-    step = [a[line] + fitting * b[line] for line in LINES]
+    step = [decoded_share * (a[line] + fitting * b[line]) for line in LINES]
     in_turn = [
         s / c["pp"] + fitting * q * rho / c["pp"] for s, rho in zip(step, prompts, strict=True)
     ]
     occupied = q * fitting / greatest(in_turn)
     # A request's own steps follow one another, however many micro-batches the stages hold.
-    alone = q * running / greatest([a[line] + b[line] / c["dp"] for line in LINES])
+    in_series = decoded_share * greatest([a[line] + b[line] / c["dp"] for line in LINES])
+    alone = q * running / (in_series + 1e-18)
     decoded = np.minimum(occupied, alone) * c["dp"] * c["n_replicas"]
     return np.minimum(
         decoded, decoded + c["is_disaggregated"] * (prefilled_tokens_per_s(c) - decoded)
