@@ -181,11 +181,16 @@ def _prompt_seconds(cost: StepCost, budget_tokens: int) -> Array:
     """
     tables = cost.tables
     z = np.tensordot(tables.stage_count, tables.prefill_z, axes=1)
-    starts = np.arange(0.0, CONTEXT[-1], budget_tokens)
-    new = np.clip(CONTEXT[:, None] - starts[None, :], 0.0, budget_tokens)
-    chunk = _sheet(new, np.broadcast_to(starts, new.shape), tables.prefill_x, tables.prefill_y, z)
-    extra: Array = np.where(new > 0, np.maximum(chunk - z[0, 0], 0.0), 0.0)
-    return np.asarray(np.sum(extra, axis=1))
+
+    def extra(new: Array, cached: Array) -> Array:
+        chunk = _sheet(new, cached, tables.prefill_x, tables.prefill_y, z)
+        return np.where(new > 0, np.maximum(chunk - z[0, 0], 0.0), 0.0)
+
+    starts = np.arange(0.0, CONTEXT[-1] + 1.0, budget_tokens)
+    whole = np.cumsum(extra(np.full(len(starts), float(budget_tokens)), starts))
+    full = (CONTEXT // budget_tokens).astype(np.intp)
+    before = np.where(full > 0, whole[np.maximum(full - 1, 0)], 0.0)
+    return np.asarray(before + extra(CONTEXT - full * budget_tokens, np.asarray(full * float(budget_tokens))))
 
 
 def _kv_bytes(memory: RankMemory) -> Array:

@@ -44,6 +44,7 @@ class Lane:
         self.schedule, self.q = self._of("schedule"), self._of("q_tokens")
         self.budget, self.arrival_s = self._of("budget_tokens"), self._of("arrival_s")
         self.tokens_per_step = self._of("tokens_per_step")
+        self._drafts = bool(np.any(self.q > 1))
         concurrency = np.minimum(concurrency, n_requests)
         self.n_active = np.minimum(self.lanes, concurrency)
         self.in_flight = concurrency / self.n_active
@@ -113,7 +114,9 @@ class Lane:
     def _gpu_s(self, n_decode: Array, tokens: Array, rows: Array, group_tokens: Array) -> Array:
         found = self._at("token_s", TOKENS, tokens) + self._at("head_s", SEQS, rows)
         found = found + self._at("group_s", TOKENS, group_tokens)
-        decodes = self._scan_s(n_decode) + self._at("draft_s", SEQS, n_decode)
+        decodes = self._scan_s(n_decode)
+        if self._drafts:
+            decodes = decodes + self._at("draft_s", SEQS, n_decode)
         return np.asarray(found + np.where(n_decode > 0, decodes, 0.0))
 
     def _with_host(self, gpu_s: Array, n_requests: Array, more_s: Array | float = 0.0) -> Array:
