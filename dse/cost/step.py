@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dse.base.digest import digest
+from dse.cost.collectives import collective_model
 from dse.cost.host import exposed_seconds, host_seconds
 from dse.cost.kernels import Tier, kernel_model
 from dse.cost.lower import Program, program
@@ -202,9 +203,8 @@ def compile_step(
     if kernels is None:
         kernels = kernel_model(pool.gpu, engine.name, tier)
     if collectives is None:
-        from dse.cost.collectives import collective_model
-
-        collectives = collective_model(pool.fabric)
+        floor_only = tier == "roofline"
+        collectives = collective_model(pool.fabric, engine.name, "floor" if floor_only else "auto")
     prices = Prices(
         gpu=pool.gpu,
         kernels=kernels,

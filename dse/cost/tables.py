@@ -146,8 +146,8 @@ def sheet(x: float, y: float, xs: Any, ys: Any, zs: Any) -> float:
     return float(at + (y - ys[left]) * ((after - at) / (ys[left + 1] - ys[left])))
 
 
-def weights(x: float, xs: Any) -> tuple[int, float]:
-    """The cell of `x` in the grid and the share of its upper end: how `curve` weighs the ends."""
+def cell(x: float, xs: Any) -> int:
+    """The cell of the grid that `curve` reads `x` in, outside it the first or the last."""
     low, high = 0, len(xs) - 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -155,4 +155,4 @@ def weights(x: float, xs: Any) -> tuple[int, float]:
             low = middle
         else:
             high = middle
-    return low, (x - xs[low]) / (xs[low + 1] - xs[low])
+    return low

@@ -46,20 +46,26 @@ class BlockPool:
     """Equal blocks found by the hash of their content (vLLM's automatic prefix caching).
 
     `free` is in order of eviction: least recently used first, the tail of a request before its
-    head. A free block keeps its content until it is given to another request.
+    head. A free block keeps its content until it is given to another request. Blocks from `n_fresh`
+    on were never used, and go first.
     """
 
     def __init__(self, n_blocks: int, block_tokens: int) -> None:
         self.n_units = n_blocks
         self.block_tokens = block_tokens
-        self.free: OrderedDict[int, None] = OrderedDict.fromkeys(range(n_blocks))
+        self.free: OrderedDict[int, None] = OrderedDict()
+        self.n_fresh = 0
         self.block_of: dict[int, int] = {}
         self.key_of: dict[int, int] = {}
-        self.n_holders = [0] * n_blocks
+        self.n_holders: dict[int, int] = {}
 
     @property
     def used_units(self) -> int:
-        return self.n_units - len(self.free)
+        return self.n_units - self._n_free
+
+    @property
+    def _n_free(self) -> int:
+        return self.n_units - self.n_fresh + len(self.free)
 
     def _hits(self, request: Request) -> list[int]:
         found = []
@@ -76,7 +82,7 @@ class BlockPool:
     def can_admit(self, request: Request, tokens: int) -> bool:
         hits = self._hits(request)
         asked = -(-tokens // self.block_tokens) - len(hits)
-        return asked <= len(self.free) - sum(block in self.free for block in hits)
+        return asked <= self._n_free - sum(block in self.free for block in hits)
 
     def share(self, request: Request) -> None:
         for block in self._hits(request):
@@ -86,13 +92,10 @@ class BlockPool:
 
     def grow(self, request: Request, tokens: int) -> bool:
         missing = -(-tokens // self.block_tokens) - len(request.blocks)
-        if missing > len(self.free):
+        if missing > self._n_free:
             return False
         for _ in range(missing):
-            block, _ = self.free.popitem(last=False)
-            key = self.key_of.pop(block, None)
-            if key is not None:
-                del self.block_of[key]
+            block = self._evict()
             self.n_holders[block] = 1
             request.blocks.append(block)
         return True
@@ -116,6 +119,16 @@ class BlockPool:
             self._drop(block)
         request.blocks.clear()
         request.held_keys = 0
+
+    def _evict(self) -> int:
+        if self.n_fresh < self.n_units:
+            self.n_fresh += 1
+            return self.n_fresh - 1
+        block, _ = self.free.popitem(last=False)
+        key = self.key_of.pop(block, None)
+        if key is not None:
+            del self.block_of[key]
+        return block
 
     def _hold(self, block: int) -> None:
         self.free.pop(block, None)

@@ -5,7 +5,7 @@ undefined for OSL = 1; ITL = each gap between consecutive tokens; E2E = arrival 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -64,8 +64,8 @@ class PointMetrics:
     `batch_mean` is requests per step and replica, `kv_*_fraction` of a rank's pool. `mfu` and `mbu`
     are model FLOP and bytes of weights and KV over peak, in wall time. `step_breakdown` splits the
     busy seconds of the mean replica by op family, `resource_breakdown` by what bounds them.
-    `served_by` names the path (`fast` or `reference`) and `served_because` why not the fast one;
-    `stopped` is `fixed`, `stable` or `cap`.
+    `served_by` names the path (`fast` or `reference`) and `served_because` why not the fast one:
+    neither is in a row, since both paths give the same. `stopped` is `fixed`, `stable` or `cap`.
     """
 
     ttft: Spread
@@ -99,8 +99,8 @@ class PointMetrics:
     resource_breakdown: dict[str, float]
     latency_sketch: LatencySketch
     kernels_id: str
-    served_by: str = "reference"
-    served_because: str = ""
+    served_by: str = field(default="reference", compare=False)
+    served_because: str = field(default="", compare=False)
     stopped: str = "fixed"
 
     def slo_attainment(self, slo: SLO) -> float:
@@ -116,15 +116,15 @@ class PointMetrics:
     def to_row(self) -> dict[str, Any]:
         """One flat row: `ttft_p99_s` and so on, breakdowns as dicts, the sketch as bytes."""
         row: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for each in fields(self):
+            value = getattr(self, each.name)
             if isinstance(value, Spread):
                 for part in fields(value):
-                    row[f"{field.name}_{part.name}_s"] = getattr(value, part.name)
+                    row[f"{each.name}_{part.name}_s"] = getattr(value, part.name)
             elif isinstance(value, LatencySketch):
-                row[field.name] = value.to_bytes()
-            else:
-                row[field.name] = value
+                row[each.name] = value.to_bytes()
+            elif each.compare:
+                row[each.name] = value
         return row
 
 

@@ -5,7 +5,7 @@ from collections import deque
 import numpy as np
 
 from dse.serving.request import Request
-from dse.sim.clock import ARRIVES, Clock
+from dse.sim.clock import Clock
 from dse.sim.cluster import Cluster
 from dse.sim.drafts import Drafts
 from dse.sim.log import Log
@@ -106,8 +106,7 @@ class _Run:
             self.log.add("finished", now_s, index, -1)
         following = self.successor.get(index)
         if following is not None:
-            think_s = float(self.requests.think_s[following])
-            self.clock.at(now_s + think_s, ARRIVES, lambda: self._ask(following, self.clock.now_s))
+            self._ask(following, now_s + float(self.requests.think_s[following]))
         elif self.requests.concurrency and self.roots:
             self._ask(self.roots.popleft(), now_s)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dse.base.errors import UserError
 from dse.serving.deployment import Deployment
 from dse.serving.workload import Workload
+from dse.sim.fast import pays, run_fast, unsupported
 from dse.sim.log import Log
 from dse.sim.metrics import PointMetrics, point_metrics
 from dse.sim.outcome import Outcome
@@ -82,7 +83,22 @@ class _Runs:
         )
 
     def _serve(self, spec: RunSpec, requests: Requests) -> tuple[Outcome, tuple[str, str]]:
-        return run_reference(spec, requests, self.log), ("reference", "asked for")
+        why = self._why_reference(spec, requests)
+        if not why:
+            return run_fast(spec, requests), ("fast", "")
+        if self.path == "fast":
+            raise UserError(f"the fast path does not serve this run: {why}", "use path auto")
+        return run_reference(spec, requests, self.log), ("reference", why)
+
+    def _why_reference(self, spec: RunSpec, requests: Requests) -> str:
+        if self.path == "reference":
+            return "asked for"
+        if self.log is not None:
+            return "an event log was asked for"
+        why = unsupported(spec, requests)
+        if why or self.path == "fast":
+            return why
+        return "" if pays(requests) else "not yet compiled"
 
 
 def _accepted(spec: RunSpec, requests: Requests) -> tuple[Requests, int]:

@@ -1,0 +1,209 @@
+"""Compiled leaps: while a batch only decodes, a step is its sums one token on.
+
+Between two events the members of the batch stay, so `Σ context` grows by their number each step,
+blocks are asked for by those whose context fills one, and the decode table is read along one row.
+Each step is still priced and timed by itself, so that the result is the step-by-step one.
+"""
+
+import math
+from typing import Any
+
+from dse.cost.tally import DRAFT, GROUP, HEAD, TOKEN, TallyArrays
+from dse.sim._jit import jit
+from dse.sim._kv import publish, take, units_of
+from dse.sim._price import cell, computed_tokens, count, exposed, host_of, read
+from dse.sim._state import Curves, State
+
+# As in `dse.sim.totals`.
+GAP_BASE, GAP_BINS = (1023 - 20) << 8, 32 << 8
+
+
+@jit
+def add_gap(st: State, seconds: float, times: int) -> None:
+    """Count gaps between tokens (`totals.gap_bin`)."""
+    index = 0
+    if seconds > 0.0:
+        mantissa, exponent = math.frexp(seconds)
+        index = ((exponent + 1022) << 8) + int((mantissa * 2.0 - 1.0) * 256.0) - GAP_BASE
+    st.gaps[min(max(index, 0), GAP_BINS - 1)] += times
+
+
+@jit
+def steps_left(f: Any, st: State, low: int) -> int:
+    """Steps until the one in which some request of the replica has its last token."""
+    least = 1 << 60
+    for t in range(low, low + f.dp):
+        for i in range(st.ts[t, 0].run_n):
+            r = st.ch[t, 0, i].running
+            least = min(least, st.rq[r].osl - st.rq[r].generated)
+    return least - 1
+
+
+@jit
+def enter_cell(st: State, tb: Curves, t: int, y: float) -> None:
+    """Find the context cell of `y` and its line on every stage."""
+    left = cell(y, tb.context)
+    row, share = st.tg[t].row, st.tg[t].share
+    st.tg[t].left = left
+    for stage in range(len(tb.stage_count)):
+        z = tb.decode[stage]
+        at = z[row, left] + share * (z[row + 1, left] - z[row, left])
+        after = z[row, left + 1] + share * (z[row + 1, left + 1] - z[row, left + 1])
+        st.cell[t, stage].at = at
+        st.cell[t, stage].slope = (after - at) / (tb.context[left + 1] - tb.context[left])
+
+
+@jit
+def flush_cell(st: State, ty: TallyArrays, t: int) -> None:
+    """Count the lookups made in the present cell."""
+    n, left = st.tg[t].n_decode, st.tg[t].left
+    ty.decode_n[n, left] += st.tg[t].lookups
+    ty.decode_c[n, left] += st.tg[t].lookup_sum
+    st.tg[t].lookups = 0
+    st.tg[t].lookup_sum = 0
+
+
+@jit
+def prepare(f: Any, st: State, tb: Curves, low: int) -> int:
+    """Sum up the batch of each rank; returns the tokens of the expert group."""
+    m_group = 0
+    for t in range(low, low + f.dp):
+        n, context = st.ts[t, 0].run_n, 0
+        for i in range(f.block_tokens):
+            st.residue[t, i] = 0
+        for i in range(n):
+            computed = st.rq[st.ch[t, 0, i].running].computed
+            context += computed + 1
+            st.residue[t, computed % f.block_tokens] += 1
+        st.tg[t].n_decode = n
+        st.tg[t].context = context
+        st.tg[t].new = 0
+        st.tg[t].n_chunks = 0
+        m = computed_tokens(f, n, 0, 0)
+        m_group += m
+        for stage in range(len(tb.stage_count)):
+            base = read(tb, TOKEN, stage, m)
+            st.cell[t, stage].rest = base + read(tb, HEAD, stage, n)
+        if n > 0:
+            row = cell(n, tb.seqs)
+            st.tg[t].row = row
+            st.tg[t].share = (n - tb.seqs[row]) / (tb.seqs[row + 1] - tb.seqs[row])
+            st.tg[t].lookups = st.tg[t].lookup_sum = 0
+            enter_cell(st, tb, t, context / n)
+    return m_group
+
+
+@jit
+def units_needed(f: Any, st: State, t: int, done: int) -> int:
+    """Units that the next step asks of a rank, `done` steps into the leap."""
+    full = (-done) % f.block_tokens
+    if st.residue[t, full] == 0 or f.uniform:
+        return int(st.residue[t, full])
+    needed = 0
+    for i in range(st.ts[t, 0].run_n):
+        computed = st.rq[st.ch[t, 0, i].running].computed + done
+        if computed % f.block_tokens == 0:
+            needed += units_of(f, st, computed + 1) - units_of(f, st, computed)
+    return needed
+
+
+@jit
+def decode_seconds(st: State, tb: Curves, ty: TallyArrays, t: int, stage: int) -> float:
+    """Seconds of one rank on one stage at its present context."""
+    n = st.tg[t].n_decode
+    if n == 0:
+        return float(st.cell[t, stage].rest)
+    y, ys = st.tg[t].context / n, tb.context
+    left = st.tg[t].left
+    if stage == 0:
+        if y >= ys[left + 1] and left < len(ys) - 2:
+            flush_cell(st, ty, t)
+            enter_cell(st, tb, t, y)
+            left = st.tg[t].left
+        st.tg[t].lookups += 1
+        st.tg[t].lookup_sum += st.tg[t].context
+    at = st.cell[t, stage].at
+    return float(st.cell[t, stage].rest + (at + (y - ys[left]) * st.cell[t, stage].slope))
+
+
+@jit
+def has_room(f: Any, st: State, low: int, done: int) -> bool:
+    """Whether every rank has the units that the next step asks for."""
+    for t in range(low, low + f.dp):
+        if units_needed(f, st, t, done) > st.tg[t].free - st.tg[t].new:
+            return False
+    return True
+
+
+@jit
+def one_step(
+    f: Any, st: State, tb: Curves, ty: TallyArrays, low: int, group: float, host_s: float
+) -> float:
+    """Price one step of the leap on the only stage and add it to the sums; returns its seconds."""
+    local = decode_seconds(st, tb, ty, low, 0)
+    for t in range(low + 1, low + f.dp):
+        local = max(local, decode_seconds(st, tb, ty, t, 0))
+    local += group
+    added = exposed(f, local, host_s)
+    seconds = local + added
+    for t in range(low, low + f.dp):
+        used = f.n_units - st.tg[t].free + st.tg[t].new
+        st.tot[0].seqs_s += st.tg[t].n_decode * seconds
+        st.tot[0].kv_s += used * seconds
+        st.tot[0].kv_peak = max(st.tot[0].kv_peak, used)
+        st.tg[t].context += st.tg[t].n_decode
+    st.tot[0].busy += seconds
+    st.tot[0].host += added
+    return seconds
+
+
+@jit
+def settle(
+    f: Any, st: State, tb: Curves, ty: TallyArrays, low: int, steps: int, now: float
+) -> None:
+    """Bring the requests to where the sums are."""
+    for t in range(low, low + f.dp):
+        n, units = st.ts[t, 0].run_n, 0
+        for i in range(n):
+            r = st.ch[t, 0, i].running
+            st.rq[r].computed += steps
+            st.rq[r].generated += steps
+            st.rq[r].last_s = now
+            held = max(st.rq[r].held, units_of(f, st, st.rq[r].computed))
+            units += held - st.rq[r].held
+            st.rq[r].held = held
+        take(f, st, t, units)
+        for i in range(n):
+            publish(f, st, t, st.ch[t, 0, i].running)
+        st.tot[0].n_decode += n * steps
+        if n > 0:
+            flush_cell(st, ty, t)
+            count(tb, ty, DRAFT, n, steps)
+        count(tb, ty, TOKEN, computed_tokens(f, n, 0, 0), steps)
+        count(tb, ty, HEAD, n, steps)
+
+
+@jit
+def leap(f: Any, st: State, tb: Curves, ty: TallyArrays, e: int, now: float, until: float) -> float:
+    """Run steps from `now` on while nothing can change the batch; returns when the last ends."""
+    low = e * f.dp
+    most = steps_left(f, st, low)
+    if most <= 0 or now >= until:
+        return now
+    m_group = prepare(f, st, tb, low)
+    group = read(tb, GROUP, 0, m_group)
+    host_s, seqs, steps = host_of(f, st, low), 0, 0
+    for t in range(low, low + f.dp):
+        seqs += st.tg[t].n_decode
+    while steps < most and now < until and has_room(f, st, low, steps):
+        for t in range(low, low + f.dp):
+            st.tg[t].new += units_needed(f, st, t, steps)
+        ends = now + one_step(f, st, tb, ty, low, group, host_s)
+        add_gap(st, ends - now, seqs)
+        now = ends
+        steps += 1
+    if steps > 0:
+        settle(f, st, tb, ty, low, steps, now)
+        count(tb, ty, GROUP, m_group, steps)
+        st.tot[0].n_steps += steps
+    return now
