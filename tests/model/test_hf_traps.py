@@ -257,6 +257,8 @@ def test_gpt2_style_names() -> None:
         ({**PLAIN, "attn_type_list": [0, 1, 1, 1]}, "attn_type_list"),
         ({**PLAIN, "word_embed_proj_dim": 32}, "word_embed_proj_dim"),
         ({**PLAIN, "vocab_size": "many"}, "vocab_size"),
+        ({**PLAIN, "num_hidden_layers": 10**9}, "num_hidden_layers"),
+        ({**LATENT, "num_experts_per_tok": 17}, "17 experts per token of 16"),
         ({**PLAIN, "torch_dtype": "posit8"}, "posit8"),
         ({**HYBRID, "hybrid_override_pattern": "M?"}, r"\?"),
         ({**LATENT, "indexer_types": ["full"] * 4, "index_topk": 64}, "index_n_heads"),

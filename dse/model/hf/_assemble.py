@@ -118,7 +118,7 @@ def _layers(cfg: Config, recipe: Recipe) -> list[LayerGroup]:
     if cfg.has("block_configs"):
         return nemotron_nas(cfg, recipe, n_layers)
     _refuse_unmodelled(cfg)
-    if any(kind != 1 for kind in cfg.get("attn_type_list", default=())):
+    if any(kind != 1 for kind in cfg.listed("attn_type_list")):
         raise cfg.error("attn_type_list: lightning attention is not modelled")
     pairs = zip(attentions(cfg, recipe, n_layers), ffns(cfg, recipe, n_layers), strict=True)
     return [
@@ -137,17 +137,18 @@ def _refuse_unmodelled(cfg: Config) -> None:
 
 
 def _speculative(cfg: Config, recipe: Recipe, layers: list[LayerGroup]) -> Speculative | None:
-    count = cfg.get("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
+    keys = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
+    count = cfg.count(*keys, default=0)
     cfg.get("use_mtp", "mtp_transformer_layers", "mtp_use_dedicated_embeddings")
     cfg.get("mtp_hybrid_override_pattern", "mtp_layers_block_type")
-    if not count or cfg.get("use_mtp") is False:
+    if not count or not cfg.flag("use_mtp", default=True):
         return None
     own = (
         nemotron_h_draft(cfg, recipe)
         if cfg.has("hybrid_override_pattern") or cfg.has("layers_block_type")
         else None
     )
-    return Speculative(n_layers=int(count), layer=own or _draft_like(layers))
+    return Speculative(n_layers=count, layer=own or _draft_like(layers))
 
 
 def _draft_like(layers: list[LayerGroup]) -> LayerGroup:
@@ -171,7 +172,7 @@ def _outside(cfg: Config, recipe: Recipe, shape: Mapping[str, Any]) -> dict[str,
 
 
 def _stored(cfg: Config, scheme: Scheme, layers: list[LayerGroup], model: Model) -> Stored:
-    dtype = cfg.get("torch_dtype", "dtype", default="bfloat16")
+    dtype = str(cfg.get("torch_dtype", "dtype", default="bfloat16"))
     if dtype not in _DTYPES:
         raise cfg.error(f"torch_dtype: unknown dtype {dtype!r}", ", ".join(_DTYPES))
     outside: tuple[Tensor, ...] = model.embedding_tensors()

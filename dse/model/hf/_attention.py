@@ -106,7 +106,7 @@ def _has_sink(cfg: Config, is_windowed: bool) -> bool:
 
 def _gated_delta(cfg: Config) -> Linear:
     """Gated delta network (Qwen3-Next, Qwen3.5; arXiv:2412.06464)."""
-    state = cfg.get("mamba_ssm_dtype", "mamba_ssm_cache_dtype", default="bfloat16")
+    state = str(cfg.get("mamba_ssm_dtype", "mamba_ssm_cache_dtype", default="bfloat16"))
     return Linear(
         variant="gdn",
         n_heads=cfg.count("linear_num_value_heads"),
@@ -128,7 +128,7 @@ def mamba(cfg: Config) -> Linear:
         n_groups=cfg.count("n_groups", "mamba_n_groups"),
         d_state=cfg.count("ssm_state_size", "mamba_d_state"),
         d_conv=cfg.count("conv_kernel", "mamba_d_conv"),
-        state_dtype=_state(cfg, cfg.get("mamba_ssm_cache_dtype", default="bfloat16")),
+        state_dtype=_state(cfg, str(cfg.get("mamba_ssm_cache_dtype", default="bfloat16"))),
     )
 
 
@@ -141,12 +141,12 @@ def _state(cfg: Config, name: str) -> DType:
 def _latent(cfg: Config, _recipe: Recipe, n_layers: int) -> list[Attention]:
     """MLA, with an indexer where `index_topk` is set; `head_dim` and KV heads mean nothing here."""
     cfg.get("head_dim", "qk_head_dim", "num_key_value_heads", "attention_bias")
-    unknown = sorted(set(cfg.get("layer_types", default=())) - _WHOLE_LATENT)
+    unknown = sorted({str(kind) for kind in cfg.listed("layer_types")} - _WHOLE_LATENT)
     if unknown:
         raise cfg.error(f"layer_types: unknown kind {unknown[0]!r} beside latent attention")
     shape: dict[str, Any] = {
         "n_heads": cfg.count("num_attention_heads"),
-        "q_lora_rank": cfg.get("q_lora_rank") or None,
+        "q_lora_rank": cfg.count("q_lora_rank", default=0) or None,
         "kv_lora_rank": cfg.count("kv_lora_rank"),
         "d_nope": cfg.count("qk_nope_head_dim"),
         "d_rope": cfg.count("qk_rope_head_dim"),
@@ -161,46 +161,33 @@ def _latent(cfg: Config, _recipe: Recipe, n_layers: int) -> list[Attention]:
         "top_k_tokens": cfg.count("index_topk"),
     }
     owners = cfg.per_layer("indexer_types", n_layers) or ["full"] * n_layers
-    unknown = sorted(set(owners) - {"full", "shared"})
+    unknown = sorted({str(owner) for owner in owners} - {"full", "shared"})
     if unknown:
         raise cfg.error(f"indexer_types: unknown type {unknown[0]!r}", "full or shared")
-    return [DSA(indexer=owner == "full", **shape) for owner in owners[:n_layers]]
+    return [DSA(indexer=owner == "full", **shape) for owner in owners]
 
 
 def _kimi_linear(cfg: Config, recipe: Recipe, n_layers: int) -> list[Attention]:
     """Kimi delta attention beside MLA (arXiv:2510.26692); layers are counted from 1."""
-    linear = cfg.need("linear_attn_config")
-    unknown = sorted(linear.keys() - _KDA_KEYS)
-    if unknown:
-        raise cfg.error(f"linear_attn_config: unknown key {unknown[0]!r}")
-    full = set(linear["full_attn_layers"])
-    listed = full | set(linear["kda_layers"])
-    if listed != set(range(1, n_layers + 1)):
-        raise cfg.error(f"linear_attn_config: the lists must name each of {n_layers} layers once")
-    heads, width = linear["num_heads"], linear["head_dim"]
+    linear = cfg.part("linear_attn_config")
+    full = linear.listed("full_attn_layers")
+    named = [*full, *linear.listed("kda_layers")]
+    if sorted(map(str, named)) != sorted(map(str, range(1, n_layers + 1))):
+        raise linear.error(f"the lists must name each of {n_layers} layers once")
+    heads, width = linear.count("num_heads"), linear.count("head_dim")
     delta = Linear(
         variant="kda",
         n_heads=heads,
         d_head=width,
         n_groups=heads,
         d_state=width,
-        d_conv=linear["short_conv_kernel_size"],
+        d_conv=linear.count("short_conv_kernel_size"),
         d_gate_rank=width,
-        full_rank_gate=bool(linear.get("use_full_rank_gate", False)),
+        full_rank_gate=linear.flag("use_full_rank_gate"),
     )
+    linear.refuse_unread()
     latent = _latent(cfg, recipe, 1)[0]
     return [latent if layer in full else delta for layer in range(1, n_layers + 1)]
-
-
-_KDA_KEYS = {
-    "full_attn_layers",
-    "kda_layers",
-    "num_heads",
-    "head_dim",
-    "short_conv_kernel_size",
-    "use_full_rank_gate",
-    "gate_lower_bound",
-}
 
 
 def _compressed(cfg: Config, _recipe: Recipe, n_layers: int) -> list[Attention]:
@@ -221,27 +208,27 @@ def _compressed(cfg: Config, _recipe: Recipe, n_layers: int) -> list[Attention]:
         "top_k_tokens": cfg.count("index_topk"),
     }
     ratios = cfg.per_layer("compress_ratios", n_layers) or []
-    return [
-        Compressed(ratio=ratio, **shape, **(index if ratio == 4 else {}))
-        for ratio in ratios[:n_layers]
-    ]
+    wrong = [ratio for ratio in ratios if type(ratio) is not int or ratio < 0]
+    if wrong:
+        raise cfg.error(f"compress_ratios: {wrong[0]!r} is not a ratio")
+    return [Compressed(ratio=ratio, **shape, **(index if ratio == 4 else {})) for ratio in ratios]
 
 
 def _block_sparse(cfg: Config, recipe: Recipe, n_layers: int) -> list[Attention]:
     """MiniMax-M3: grouped queries that attend to the best blocks, by an index key per token."""
-    sparse = cfg.need("sparse_attention_config")
+    sparse = cfg.part("sparse_attention_config")
     full = grouped(cfg, recipe)
-    marks = sparse.get("sparse_attention_freq")
-    if not sparse.get("use_sparse_attention", True) or marks is None:
+    marks = sparse.per_layer("sparse_attention_freq", n_layers)
+    if not sparse.flag("use_sparse_attention", default=True) or marks is None:
         return [full] * n_layers
     shared = {part.name: getattr(full, part.name) for part in fields(full) if part.name != "kind"}
     chosen = BlockSparse(
         **shared,
-        n_index_heads=sparse["sparse_num_index_heads"],
-        d_index=sparse["sparse_index_dim"],
-        top_k_tokens=sparse["sparse_topk_blocks"] * sparse["sparse_block_size"],
+        n_index_heads=sparse.count("sparse_num_index_heads"),
+        d_index=sparse.count("sparse_index_dim"),
+        top_k_tokens=sparse.count("sparse_topk_blocks") * sparse.count("sparse_block_size"),
     )
-    return [chosen if mark else full for mark in marks[:n_layers]]
+    return [chosen if mark else full for mark in marks]
 
 
 _MIXERS: tuple[tuple[str, Callable[[Config, Recipe, int], list[Attention]]], ...] = (

@@ -47,25 +47,47 @@ class Config:
             raise self.error(f"missing key {' or '.join(map(repr, keys))}")
         return value
 
-    def count(self, *keys: str, default: int | None = None) -> int:
-        """A non-negative integer under one of `keys`."""
+    def count(self, *keys: str, default: int | None = None, least: int = 1) -> int:
+        """An integer of at least `least` under one of `keys`; `default` where none has a value."""
         value = self.need(*keys) if default is None else self.get(*keys, default=default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise self.error(f"{'/'.join(keys)}: {value!r} is not a count")
+        if default is not None and value == default and not isinstance(value, bool):
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self.error(f"{'/'.join(keys)}: {value!r} is not a count of at least {least}")
         return value
 
     def flag(self, *keys: str, default: bool = False) -> bool:
         """A boolean under one of `keys`."""
-        return bool(self.get(*keys, default=default))
+        value = self.get(*keys, default=default)
+        if not isinstance(value, bool):
+            raise self.error(f"{'/'.join(keys)}: {value!r} is not true or false")
+        return value
+
+    def listed(self, *keys: str) -> list[Any]:
+        """The list (or the letters of a text) under one of `keys`; empty where none has a value."""
+        value = self.get(*keys, default=[])
+        if not isinstance(value, list | str):
+            raise self.error(f"{'/'.join(keys)}: {value!r} is not a list")
+        return list(value)
 
     def per_layer(self, key: str, n_layers: int) -> list[Any] | None:
         """A list with at least one entry a layer (speculative modules may add some), or None."""
-        value = self.get(key)
-        if value is None:
+        if self.get(key) is None:
             return None
-        if not isinstance(value, list | str) or len(value) < n_layers:
+        found = self.listed(key)
+        if len(found) < n_layers:
             raise self.error(f"{key}: needs one entry for each of the {n_layers} layers")
-        return list(value)
+        return found[:n_layers]
+
+    def part(self, key: str) -> Config:
+        """The object under `key` as a config of its own; empty where there is none."""
+        return self.entry(key, self.get(key, default={}))
+
+    def entry(self, key: str, value: object) -> Config:
+        """An object that stands under `key`, as a config of its own."""
+        if not isinstance(value, Mapping):
+            raise self.error(f"{key}: {value!r} is not an object")
+        return Config(value, f"{self.place}: {key}")
 
     def refuse_unread(self, also_ignored: Iterable[str] = ()) -> None:
         """Raise a `UserError` that names every key that nothing read."""

@@ -61,9 +61,12 @@ def moe(cfg: Config, recipe: Recipe) -> MoE:
     d_expert = cfg.count("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
     n_shared, d_shared = _shared(cfg, recipe, d_expert)
     has_correction = cfg.get("topk_method") == "noaux_tc"
+    n_experts, top_k = cfg.count(*_EXPERTS), cfg.count(*_TOP_K)
+    if top_k > n_experts:
+        raise cfg.error(f"{top_k} experts per token of {n_experts}")
     return MoE(
-        n_experts=cfg.count(*_EXPERTS),
-        top_k=cfg.count(*_TOP_K),
+        n_experts=n_experts,
+        top_k=top_k,
         d_expert=d_expert,
         n_shared=n_shared,
         d_shared=d_shared,
@@ -73,24 +76,24 @@ def moe(cfg: Config, recipe: Recipe) -> MoE:
         or cfg.flag("use_routing_bias", "use_moe_router_bias"),
         expert_bias=recipe.expert_bias,
         gated=recipe.gated,
-        d_expert_model=cfg.get("moe_latent_size", "routed_expert_hidden_size"),
+        d_expert_model=cfg.count("moe_latent_size", "routed_expert_hidden_size", default=0) or None,
     )
 
 
 def is_moe(cfg: Config) -> bool:
     """Whether the file describes routed experts at all."""
-    return bool(cfg.get(*_EXPERTS)) and cfg.get("enable_moe_block") is not False
+    return bool(cfg.get(*_EXPERTS)) and cfg.flag("enable_moe_block", default=True)
 
 
 def _shared(cfg: Config, recipe: Recipe, d_expert: int) -> tuple[int, int]:
     """(number, width of each) of the shared experts."""
-    count = cfg.get("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
-    width = cfg.get(*_SHARED_WIDTH)
+    keys = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
+    n_shared = cfg.count(*keys, default=0) if cfg.has(*keys) else recipe.n_shared
     if cfg.flag("enable_moe_block"):  # Gemma 4: the dense block runs beside the routed experts
         return 1, cfg.count("intermediate_size")
-    if width is not None:
-        return (1, int(width)) if width else (0, 0)
-    n_shared = int(count) if count is not None else recipe.n_shared
+    if cfg.has(*_SHARED_WIDTH):
+        width = cfg.count(*_SHARED_WIDTH, default=0)
+        return (1, width) if width else (0, 0)
     return (n_shared, d_expert) if n_shared else (0, 0)
 
 
@@ -101,16 +104,16 @@ def _sparse_layers(cfg: Config, n_layers: int) -> list[bool]:
         cfg.get("decoder_sparse_step", "mlp_only_layers")
         return [False] * n_layers
     first = cfg.count("first_k_dense_replace", "moe_layer_start_index", default=0)
-    last = cfg.get("moe_layer_end_index", default=-1) % n_layers
+    last = cfg.count("moe_layer_end_index", default=n_layers - 1, least=0)
     listed = cfg.per_layer("mlp_layer_types", n_layers)
-    frequency = cfg.get("moe_layer_freq", default=1)
+    marks = cfg.get("moe_layer_freq")
     step = cfg.count(*_STEP, default=1)
-    only_dense = set(cfg.get("mlp_only_layers", default=()))
+    only_dense = cfg.listed("mlp_only_layers")
     if listed is not None:
-        return [kind == "sparse" for kind in listed[:n_layers]]
-    if isinstance(frequency, list):
-        marks = cfg.per_layer("moe_layer_freq", n_layers) or []
-        return [bool(mark) for mark in marks[:n_layers]]
+        return [kind == "sparse" for kind in listed]
+    if isinstance(marks, list):
+        return [bool(mark) for mark in cfg.per_layer("moe_layer_freq", n_layers) or ()]
+    frequency = cfg.count("moe_layer_freq", default=1)
     return [
         first <= i <= last and i % frequency == 0 and (i + 1) % step == 0 and i not in only_dense
         for i in range(n_layers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from dse.model.attention import Attention
 from dse.model.attention.gqa import GQA
@@ -33,22 +32,21 @@ def nemotron_h(cfg: Config, recipe: Recipe, n_layers: int) -> list[LayerGroup]:
     cfg.get("intermediate_size", "moe_intermediate_size", "n_shared_experts", "head_dim")
     cfg.get("num_attention_heads", "num_key_value_heads")
     blocks = {name: _block(cfg, recipe, name) for name in dict.fromkeys(map(_named, listed))}
-    return [blocks[_named(name)] for name in listed[:n_layers]]
+    return [blocks[_named(name)] for name in listed]
 
 
 def nemotron_h_draft(cfg: Config, recipe: Recipe) -> LayerGroup | None:
     """The layer of its multi-token prediction, an attention and an expert block together."""
-    pattern = cfg.get("mtp_hybrid_override_pattern", "mtp_layers_block_type")
-    if pattern is None:
+    names = list(map(_named, cfg.listed("mtp_hybrid_override_pattern", "mtp_layers_block_type")))
+    if not names:
         return None
-    names = [_named(name) for name in pattern]
     ffn: FFN = moe(cfg, recipe) if "moe" in names else NoFFN()
     attention: Attention = grouped(cfg, recipe) if "attention" in names else NoAttention()
     return LayerGroup(repeat=1, attention=attention, ffn=ffn, n_norms=len(names))
 
 
-def _named(block: str) -> str:
-    return _BLOCKS.get(block, block)
+def _named(block: object) -> str:
+    return _BLOCKS.get(str(block), str(block))
 
 
 def _block(cfg: Config, recipe: Recipe, name: str) -> LayerGroup:
@@ -72,25 +70,30 @@ def nemotron_nas(cfg: Config, recipe: Recipe, n_layers: int) -> list[LayerGroup]
     blocks = cfg.per_layer("block_configs", n_layers) or []
     full = grouped(cfg, recipe)
     cfg.get("intermediate_size", "mlp_bias")
-    return [_pruned(cfg, full, block, i) for i, block in enumerate(blocks[:n_layers])]
-
-
-def _pruned(cfg: Config, full: GQA, block: dict[str, Any], layer: int) -> LayerGroup:
-    mixer, feed = block["attention"], block["ffn"]
-    refused = [
-        key
-        for part in (mixer, feed)
-        for key in ("replace_with_linear", "sparsify", "window_length")
-        if part.get(key)
+    width = cfg.count("hidden_size")
+    return [
+        _pruned(cfg.entry(f"block_configs.{i}", block), full, width)
+        for i, block in enumerate(blocks)
     ]
-    if refused:
-        raise cfg.error(f"block_configs.{layer}: {refused[0]} is not modelled")
+
+
+def _pruned(block: Config, full: GQA, d_model: int) -> LayerGroup:
+    mixer, feed = block.part("attention"), block.part("ffn")
+    for part in (mixer, feed):
+        for key in ("replace_with_linear", "sparsify", "window_length"):
+            if part.get(key):
+                raise part.error(f"{key} is not modelled")
     attention: Attention = NoAttention()
-    if not mixer.get("no_op"):
-        attention = replace(full, n_kv_heads=full.n_heads // int(mixer["n_heads_in_group"]))
+    has_mixer, has_feed = not mixer.flag("no_op"), not feed.flag("no_op")
+    if has_mixer:
+        kv_heads = full.n_heads // mixer.count("n_heads_in_group")
+        attention = replace(full, n_kv_heads=max(1, kv_heads))
     ffn: FFN = NoFFN()
-    if not feed.get("no_op"):
-        width = int(2 * feed["ffn_mult"] * cfg.count("hidden_size") / 3)
+    if has_feed:
+        multiple = feed.need("ffn_mult")
+        if not isinstance(multiple, int | float) or multiple <= 0:
+            raise feed.error(f"ffn_mult: {multiple!r} is not a multiple")
+        width = int(2 * multiple * d_model / 3)
         ffn = Dense(d_ff=-(-width // _FFN_MULTIPLE) * _FFN_MULTIPLE)
-    n_norms = int(not mixer.get("no_op")) + int(not feed.get("no_op"))
+    n_norms = int(has_mixer) + int(has_feed)
     return LayerGroup(repeat=1, attention=attention, ffn=ffn, n_norms=n_norms)

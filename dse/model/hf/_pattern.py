@@ -7,6 +7,7 @@ from typing import Literal
 from dse.model.hf._config import Config
 from dse.model.hf._recipes import Recipe
 
+MOST_LAYERS = 1000
 Kind = Literal["full", "sliding", "linear", "mamba"]
 _LAYER_TYPES: dict[str, Kind] = {
     "full_attention": "full",
@@ -20,12 +21,12 @@ _LAYER_TYPES: dict[str, Kind] = {
 
 def n_layers_of(cfg: Config) -> int:
     """The number of layers; hybrids may state only a list or string of their kinds."""
-    if cfg.has("num_hidden_layers", "n_layer", "num_layers"):
-        return cfg.count("num_hidden_layers", "n_layer", "num_layers")
-    listed = cfg.get("layers_block_type", "hybrid_override_pattern", "layer_types", "block_configs")
-    if listed is None:
-        cfg.need("num_hidden_layers")
-    return len(listed)
+    keys = ("num_hidden_layers", "n_layer", "num_layers")
+    lists = ("layers_block_type", "hybrid_override_pattern", "layer_types", "block_configs")
+    found = cfg.count(*keys) if cfg.has(*keys) or not cfg.has(*lists) else len(cfg.listed(*lists))
+    if not 1 <= found <= MOST_LAYERS:
+        raise cfg.error(f"num_hidden_layers: {found} is not from 1 to {MOST_LAYERS}")
+    return found
 
 
 def window_of(cfg: Config) -> int | None:
@@ -33,13 +34,12 @@ def window_of(cfg: Config) -> int | None:
 
     A window that is switched off, or is as long as the context, is none (Qwen2, Phi-4-mini).
     """
-    chunk = cfg.get("attention_chunk_size")
-    window = cfg.get("sliding_window", "sliding_window_size")
-    if cfg.get("use_sliding_window") is False:
+    chunk = cfg.count("attention_chunk_size", default=0)
+    found = cfg.count("sliding_window", "sliding_window_size", default=0) or chunk
+    if not cfg.flag("use_sliding_window", default=True):
         return None
-    found = window if window is not None else chunk
-    limit = cfg.get("max_position_embeddings", "n_positions", default=found)
-    return int(found) if found and int(found) < limit else None
+    limit = cfg.count("max_position_embeddings", "n_positions", default=found)
+    return found if 0 < found < limit else None
 
 
 def kinds_of(cfg: Config, recipe: Recipe, n_layers: int) -> list[Kind]:
@@ -50,10 +50,10 @@ def kinds_of(cfg: Config, recipe: Recipe, n_layers: int) -> list[Kind]:
         unknown = sorted({str(kind) for kind in listed} - _LAYER_TYPES.keys())
         if unknown:
             raise cfg.error(f"layer_types: unknown kind {unknown[0]!r}", ", ".join(_LAYER_TYPES))
-        found = [_LAYER_TYPES[kind] for kind in listed[:n_layers]]
+        found = [_LAYER_TYPES[str(kind)] for kind in listed]
         cfg.get("full_attention_interval", "sliding_window_pattern", "_sliding_window_pattern")
     elif (marks := cfg.per_layer("hybrid_layer_pattern", n_layers)) is not None:
-        found = ["sliding" if mark else "full" for mark in marks[:n_layers]]
+        found = ["sliding" if mark else "full" for mark in marks]
     elif cfg.has("full_attention_interval"):
         every = cfg.count("full_attention_interval")
         found = ["full" if (i + 1) % every == 0 else "linear" for i in range(n_layers)]
@@ -63,8 +63,8 @@ def kinds_of(cfg: Config, recipe: Recipe, n_layers: int) -> list[Kind]:
 
 
 def _by_default(cfg: Config, recipe: Recipe, layer: int, window: int | None) -> Kind:
-    every = cfg.get("sliding_window_pattern", "_sliding_window_pattern")
-    every = every or recipe.window_every or recipe.chunk_every
+    every = cfg.count("sliding_window_pattern", "_sliding_window_pattern", default=0)
+    every = every or recipe.window_every or recipe.chunk_every or 0
     if window is None:
         return "full"
     if every:
@@ -72,5 +72,6 @@ def _by_default(cfg: Config, recipe: Recipe, layer: int, window: int | None) -> 
     if recipe.first_window == "even":
         return "sliding" if layer % 2 == 0 else "full"
     if cfg.flag("use_sliding_window"):
-        return "sliding" if layer >= cfg.count("max_window_layers", default=0) else "full"
+        first = cfg.count("max_window_layers", default=0)
+        return "sliding" if layer >= first else "full"
     return "sliding"

@@ -59,69 +59,74 @@ class Scheme:
 
 def scheme_of(cfg: Config, companion: Mapping[str, Any] | None) -> Scheme:
     """Read `quantization_config` and, where there is one, `hf_quant_config.json`."""
-    stated = cfg.get("quantization_config", default={})
-    extra = (companion or {}).get("quantization", {})
-    expert = DType.MXFP4 if cfg.get("expert_dtype") == "fp4" and not extra else None
-    if not stated and not extra:
+    stated = cfg.part("quantization_config")
+    extra = cfg.entry("hf_quant_config", companion or {}).part("quantization")
+    is_fp4 = cfg.get("expert_dtype") == "fp4" and not extra.text
+    if not stated.text and not extra.text:
         return Scheme()
-    modules = extra.get("quantized_layers") or stated.get("quantized_layers") or {}
-    by_module = {canonical(name): str(entry["quant_algo"]) for name, entry in modules.items()}
-    unknown = sorted(set(by_module.values()) - _ALGORITHMS.keys())
-    if unknown:
-        raise cfg.error(f"quantized_layers: unknown quant_algo {unknown[0]!r}")
-    base = _base(cfg, stated, extra)
-    excluded = extra.get("exclude_modules") or stated.get("exclude_modules")
-    excluded = excluded or stated.get("modules_to_not_convert") or stated.get("ignore") or ()
+    by_module = _by_module(extra) or _by_module(stated)
+    base = _base(stated, extra)
+    excluded = extra.listed("exclude_modules") or stated.listed("exclude_modules")
+    excluded = excluded or stated.listed("modules_to_not_convert") or stated.listed("ignore")
     if by_module and base:  # the list belongs to the listed format; the rest keeps `base`
-        excluded = ()
+        excluded = []
     kv = extra.get("kv_cache_quant_algo") or stated.get("kv_cache_quant_algo") or ""
-    if not kv and stated.get("kv_cache_scheme"):
-        kv = "FP8"
     return Scheme(
         base=base,
-        excluded=tuple(excluded),
+        excluded=tuple(map(str, excluded)),
         by_module=by_module,
-        expert=expert if not by_module else None,
-        kv_cache=str(kv),
+        expert=DType.MXFP4 if is_fp4 and not by_module else None,
+        kv_cache=str(kv) or ("FP8" if stated.has("kv_cache_scheme") else ""),
     )
 
 
-def _base(cfg: Config, stated: Mapping[str, Any], extra: Mapping[str, Any]) -> DType | None:
+def _by_module(cfg: Config) -> dict[str, str]:
+    listed = cfg.part("quantized_layers").text
+    found = {
+        canonical(name): str(cfg.entry(f"quantized_layers.{name}", entry).get("quant_algo"))
+        for name, entry in listed.items()
+    }
+    unknown = sorted(set(found.values()) - _ALGORITHMS.keys())
+    if unknown:
+        raise cfg.error(f"quantized_layers: unknown quant_algo {unknown[0]!r}")
+    return found
+
+
+def _base(stated: Config, extra: Config) -> DType | None:
     algorithm = extra.get("quant_algo") or stated.get("quant_algo")
     method = stated.get("quant_method")
     if algorithm == "MIXED_PRECISION":
         return DType.FP8_BLOCK if method == "fp8" else None
     if algorithm is not None:
-        if algorithm not in _ALGORITHMS:
-            raise cfg.error(f"unknown quant_algo {algorithm!r}", ", ".join(_ALGORITHMS))
-        return _ALGORITHMS[algorithm]
+        if str(algorithm) not in _ALGORITHMS:
+            raise stated.error(f"unknown quant_algo {algorithm!r}", ", ".join(_ALGORITHMS))
+        return _ALGORITHMS[str(algorithm)]
     if method == "fp8":
-        return DType.FP8_BLOCK if stated.get("weight_block_size") else DType.FP8
+        return DType.FP8_BLOCK if stated.has("weight_block_size") else DType.FP8
     if method == "mxfp4":
         return DType.MXFP4
-    if method in {"awq", "gptq"}:
-        return _by_bits(cfg, {"num_bits": stated.get("bits", 4), "type": "int", **stated})
-    groups = stated.get("config_groups")
-    if groups:
-        return _by_bits(cfg, next(iter(groups.values()))["weights"])
-    raise cfg.error(f"quantization_config: unknown quant_method {method!r}")
+    if method in ("awq", "gptq"):
+        return _by_bits(stated, stated.count("bits", default=4), "int")
+    groups = stated.part("config_groups").text
+    for name, group in groups.items():
+        weights = stated.entry(f"config_groups.{name}", group).part("weights")
+        return _by_bits(weights, weights.count("num_bits"), str(weights.get("type")))
+    raise stated.error(f"unknown quant_method {method!r}")
 
 
-def _by_bits(cfg: Config, weights: Mapping[str, Any]) -> DType:
-    bits, kind, group = weights["num_bits"], weights["type"], weights.get("group_size")
+def _by_bits(cfg: Config, bits: int, kind: str) -> DType:
+    group = cfg.count("group_size", default=0)
     table = {
-        (8, "float", None): DType.FP8,
+        (8, "float", 0): DType.FP8,
         (8, "float", 32): DType.MXFP8,
-        (8, "int", None): DType.INT8,
+        (8, "int", 0): DType.INT8,
         (4, "float", 16): DType.NVFP4,
         (4, "float", 32): DType.MXFP4,
         (4, "int", 32): DType.INT4_G32,
         (4, "int", 128): DType.INT4,
     }
     if (bits, kind, group) not in table:
-        raise cfg.error(
-            f"quantization_config: {bits}-bit {kind} in groups of {group} is not a known format"
-        )
+        raise cfg.error(f"{bits}-bit {kind} in groups of {group or 'a row'} is not a known format")
     return table[bits, kind, group]
 
 

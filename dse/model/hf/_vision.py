@@ -24,7 +24,7 @@ def encoders(cfg: Config) -> Multimodal | None:
         return None
     blocks = n_layers * (4 * width * width + 2 * width * inner)
     out = _first(vision, "out_hidden_size", "projection_dim", "text_hidden_size") or width
-    merged = width * int(vision.get("spatial_merge_size", 1)) ** 2
+    merged = width * (_first(vision, "spatial_merge_size") or 1) ** 2
     return Multimodal(
         parameters=float(blocks + merged * merged + merged * out),
         note="Estimated from vision_config: blocks and projector; biases and positions left out.",
@@ -32,4 +32,4 @@ def encoders(cfg: Config) -> Multimodal | None:
 
 
 def _first(vision: Mapping[str, Any], *keys: str) -> int:
-    return next((int(vision[key]) for key in keys if vision.get(key)), 0)
+    return next((vision[key] for key in keys if type(vision.get(key)) is int), 0)
