@@ -77,7 +77,7 @@ def _keys(frame: pl.DataFrame, survivors: pl.DataFrame, evaluator: Evaluator) ->
 
 def _with_ids(frame: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     """Results with `point_id` and every objective that prices and metrics allow."""
-    ids = keys.select("point", "point_id")
+    ids = keys.select("point", "point_id", "physics_id")
     named = frame.join(ids, on="point", how="left", maintain_order="left")
     return named.with_columns(views(named.columns))
 

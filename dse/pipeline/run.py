@@ -179,7 +179,7 @@ def _remember(store: Store, ran: Ran, record: dict[str, Any]) -> None:
     store.replace(pl.DataFrame([done]), "run")
     results = outcome.results
     if results.height:
-        columns = ["point_id", "feasible", "on_front", "front_rank", "is_tie"]
+        columns = ["point_id", "physics_id", "feasible", "on_front", "front_rank", "is_tie"]
         rows = results.select(columns).unique("point_id", keep="first", maintain_order=True)
         store.replace(rows.with_columns(run_id=pl.lit(run_id)), "answer")
     text = json.dumps(found.certificate.record(), default=str)

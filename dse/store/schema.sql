@@ -97,6 +97,7 @@ CREATE TABLE near_miss (
 CREATE TABLE answer (
     run_id     VARCHAR NOT NULL,
     point_id   VARCHAR NOT NULL,
+    physics_id VARCHAR,                       -- of the results that it was judged by
     feasible   BOOLEAN,                       -- keeps the SLO and the constraints
     on_front   BOOLEAN NOT NULL,
     front_rank INTEGER,                       -- 0 is the front

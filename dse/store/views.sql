@@ -14,13 +14,13 @@ FROM result WHERE status = 'ok' GROUP BY point_id, physics_id;
 
 -- What the last run of each study answered: its simulated points.
 CREATE OR REPLACE VIEW answered AS
-SELECT last_run.study, answer.* EXCLUDE (run_id), point.* EXCLUDE (point_id),
+SELECT last_run.study, answer.* EXCLUDE (run_id, physics_id), point.* EXCLUDE (point_id),
        point_result.* EXCLUDE (point_id, physics_id)
 FROM last_run
 JOIN answer USING (run_id)
 JOIN point USING (point_id)
 JOIN point_result ON point_result.point_id = answer.point_id
-                 AND point_result.physics_id = last_run.physics_id;
+                 AND point_result.physics_id = answer.physics_id;
 
 CREATE OR REPLACE VIEW front AS
 SELECT * EXCLUDE (on_front, front_rank) FROM answered WHERE on_front;
