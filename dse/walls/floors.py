@@ -92,14 +92,13 @@ def tokens_per_s(c: Columns, *, slo_tpot_s: Num | None = None) -> Num:
     in_turn = [
         s / c["pp"] + fitting * q * rho / c["pp"] for s, rho in zip(step, prompts, strict=True)
     ]
-    occupied = q * fitting / greatest(in_turn)
+    occupied = q * fitting / (greatest(in_turn) + 1e-18)
     # A request's own steps follow one another, however many micro-batches the stages hold.
     in_series = decoded_share * greatest([a[line] + b[line] / c["dp"] for line in LINES])
     alone = q * running / (in_series + 1e-18)
     decoded = np.minimum(occupied, alone) * c["dp"] * c["n_replicas"]
-    return np.minimum(
-        decoded, decoded + c["is_disaggregated"] * (prefilled_tokens_per_s(c) - decoded)
-    )
+    apart = np.minimum(decoded, prefilled_tokens_per_s(c))
+    return np.where(c["is_disaggregated"] > 0.5, apart, decoded)
 
 
 def prefilled_tokens_per_s(c: Columns) -> Num:
