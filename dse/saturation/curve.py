@@ -190,7 +190,8 @@ def _prompt_seconds(cost: StepCost, budget_tokens: int) -> Array:
     whole = np.cumsum(extra(np.full(len(starts), float(budget_tokens)), starts))
     full = (CONTEXT // budget_tokens).astype(np.intp)
     before = np.where(full > 0, whole[np.maximum(full - 1, 0)], 0.0)
-    return np.asarray(before + extra(CONTEXT - full * budget_tokens, np.asarray(full * float(budget_tokens))))
+    cached = np.asarray(full * float(budget_tokens))
+    return np.asarray(before + extra(CONTEXT - cached, cached))
 
 
 def _kv_bytes(memory: RankMemory) -> Array:

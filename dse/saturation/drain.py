@@ -61,3 +61,13 @@ def burst_s(lane: Lane, cycle: Cycle) -> Array:
     first = np.minimum(lane.in_flight, lane.most)
     wait_s = first * lane.prompt / lane.budget * cycle.mixed_s / 2.0
     return np.asarray(np.minimum(first / lane.n_requests, 1.0) * wait_s)
+
+
+def queue_s(lane: Lane, cycle: Cycle) -> Array:
+    """Mean wait for a place: of the first requests those beyond the places wait for one another,
+    each later one for a full queue.
+    """
+    queue = np.maximum(lane.in_flight - lane.most, 0.0)
+    first = np.minimum(lane.in_flight / lane.n_requests, 1.0)
+    share = 1.0 - first + first * queue / lane.in_flight / 2.0
+    return np.asarray(queue / cycle.req_per_s * share)

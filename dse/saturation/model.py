@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from dse.cost.tables import Array
 from dse.saturation.curve import Curves
 from dse.saturation.cycle import cycle_of
-from dse.saturation.drain import burst_s, drain_of
+from dse.saturation.drain import burst_s, drain_of, queue_s
 from dse.saturation.lane import Lane, Load
 
 __all__ = ["Load", "Steady", "throughput"]
@@ -52,7 +52,9 @@ def throughput(curves: Curves, which: ArrayLike, load: Load) -> Steady:
     tpot = np.where(lane.schedule == 2, cycle.decode_s, mixed * lane.preempted())
     tpot = np.where(lane.decode_steps > 0, tpot / lane.tokens_per_step, np.nan)
     decode_s = np.where(lane.decode_steps > 0, (lane.osl - 1.0) * tpot, 0.0)
-    ttft = lane.in_flight / cycle.req_per_s - decode_s + burst_s(lane, cycle) + lane.arrival_s
+    steady_s = lane.decode_steps * cycle.tpot_s * lane.preempted()
+    service_s = lane.most / cycle.req_per_s - steady_s
+    ttft = service_s + queue_s(lane, cycle) + burst_s(lane, cycle) + lane.arrival_s
     held = np.where(lane.holds, 1.0, np.nan)
     ttft = held * np.maximum(ttft, cycle.prompt_s)
     requests = np.where(lane.holds, rate * lane.n_active, 0.0)
