@@ -126,16 +126,55 @@ class RankMemory:
         return self.dp * math.floor(self.kv_pool_bytes / n_bytes) if n_bytes else 0
 
 
-def rank_memory(deployment: Deployment, pool: Pool) -> RankMemory:
-    """Memory of a rank in the stage of `pool` that holds the fewest of the longest requests."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageContent:
+    """What a rank of one pipeline stage holds, whatever GPU it is: weights by class, KV."""
+
+    weights: Mapping[str, float]
+    kv: KVCurve
+
+
+def stage_contents(deployment: Deployment, pool: Pool) -> tuple[StageContent, ...]:
+    """The content of each stage; the GPU and what the engine takes beside play no part."""
+    return tuple(
+        StageContent(
+            weights=stage_weights(deployment, pool, stage), kv=kv_curve(deployment, pool, stage)
+        )
+        for stage in range(pool.layout.pp)
+    )
+
+
+def rank_memory(
+    deployment: Deployment, pool: Pool, contents: tuple[StageContent, ...] | None = None
+) -> RankMemory:
+    """Memory of a rank in the stage of `pool` that holds the fewest of the longest requests.
+
+    `contents` saves counting them where many GPUs hold the same.
+    """
     model = deployment.model
-    stages = [_stage_memory(deployment, pool, index) for index in range(pool.layout.pp)]
+    overheads = engine_overheads(deployment, pool)
+    taken = sum(overheads.values())
     longest = model.max_context_tokens
-
-    def room(memory: RankMemory) -> float:
-        return memory.kv_pool_bytes / (memory.request_bytes(longest) or 1.0)
-
-    return min(stages, key=room)
+    found: list[RankMemory] = []
+    for stage, content in enumerate(contents or stage_contents(deployment, pool)):
+        available = deployment.kv_pool_bytes
+        if available is None:
+            available = _pool_bytes(pool, sum(content.weights.values()) + taken)
+        found.append(
+            RankMemory(
+                stage=stage,
+                hbm_bytes=pool.gpu.hbm_bytes,
+                weights=content.weights,
+                overheads=overheads,
+                kv_pool_bytes=available,
+                kv=content.kv,
+                dp=pool.layout.dp,
+                max_context_tokens=longest,
+            )
+        )
+    if len(found) == 1:
+        return found[0]
+    return min(found, key=lambda each: each.kv_pool_bytes / (each.request_bytes(longest) or 1.0))
 
 
 def stage_weights(deployment: Deployment, pool: Pool, stage: int) -> dict[str, float]:
@@ -187,25 +226,6 @@ def aligned_block_tokens(
         return block_tokens
     tokens = math.ceil(state_bytes / kv_bytes_per_token / align) * align
     return max(block_tokens, tokens)
-
-
-def _stage_memory(deployment: Deployment, pool: Pool, stage: int) -> RankMemory:
-    weights = stage_weights(deployment, pool, stage)
-    overheads = engine_overheads(deployment, pool)
-    available = deployment.kv_pool_bytes
-    if available is None:
-        used = sum(weights.values()) + sum(overheads.values())
-        available = _pool_bytes(pool, used)
-    return RankMemory(
-        stage=stage,
-        hbm_bytes=pool.gpu.hbm_bytes,
-        weights=weights,
-        overheads=overheads,
-        kv_pool_bytes=available,
-        kv=kv_curve(deployment, pool, stage),
-        dp=pool.layout.dp,
-        max_context_tokens=deployment.model.max_context_tokens,
-    )
 
 
 def _pool_bytes(pool: Pool, used_bytes: float) -> float:

@@ -5,8 +5,10 @@ and summed over pipeline stages. Columns that start with `prefill_` are of the p
 the others of the one that decodes; they are one pool unless the deployment is disaggregated.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from dse.cost.coefficients import (
     MAX_KNOTS,
@@ -17,8 +19,12 @@ from dse.cost.coefficients import (
     message_seconds,
     seconds,
 )
-from dse.cost.memory import RankMemory, rank_memory
+from dse.cost.memory import RankMemory, rank_memory, stage_contents
+from dse.hardware.gpu import GPU
 from dse.serving.deployment import Deployment, Pool
+from dse.serving.layout import Layout
+
+T = TypeVar("T")
 
 Facts = dict[str, float]
 
@@ -29,59 +35,91 @@ NO_LIMIT = 1e15
 
 @dataclass(slots=True)
 class FactsCache:
-    """Coefficients by what they depend on, so that GPUs and fabrics share them.
+    """What deployments share, by the records it depends on: structures are products of few parts.
 
-    The records that keys stand for are kept, so that no key is used twice.
+    Records are told apart by identity and kept, so that no key is used twice.
     """
 
-    known: dict[Any, tuple[Any, Coefficients]] = field(default_factory=dict)
+    known: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
 
-    def of(self, deployment: Deployment, pool: Pool) -> Coefficients:
-        """The coefficients of `pool`, computed once per model, precision, layout and sharding."""
-        memory = pool.engine.memory
-        whose = (deployment.model, deployment.precision)
-        key = (
-            *map(id, whose),
-            pool.layout,
-            deployment.speculative,
-            deployment.routing,
-            pool.engine.exchange,
-            memory.shared_expert_sharded,
-            memory.dense_ffn_over_dp,
-            memory.vocab_over_dp,
-        )
+    def of(self, what: str, parts: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """What `make` gives for these records, computed once."""
+        key = (what, *map(id, parts))
         if key not in self.known:
-            self.known[key] = (whose, coefficients(deployment, pool))
-        return self.known[key][1]
+            self.known[key] = (parts, make())
+        found: T = self.known[key][1]
+        return found
+
+    def layout(self, layout: Layout) -> Layout:
+        """One object for all equal layouts."""
+        found: Layout = self.known.setdefault(("layout", layout), (None, layout))[1]
+        return found
 
 
 def facts_of(deployment: Deployment, cache: FactsCache | None = None) -> Facts:
     """Every fact that a wall reads, by column name; units are in the names."""
     known = cache or FactsCache()
     prefill, decode = deployment.pool("prefill"), deployment.pool("decode")
-    memories = {pool.role: rank_memory(deployment, pool) for pool in deployment.pools}
+    memories = {pool.role: _memory(known, deployment, pool) for pool in deployment.pools}
     found: Facts = {
         "n_gpus": float(deployment.n_gpus),
         "n_replicas": float(decode.n_replicas),
+        "prefill_n_replicas": float(prefill.n_replicas),
         "is_disaggregated": float(deployment.is_disaggregated),
         "max_context_tokens": float(deployment.model.max_context_tokens),
         "replica_gpus": float(max(pool.layout.n_gpus for pool in deployment.pools)),
         "fabric_gpus": float(min(pool.fabric.scale_out.n_gpus for pool in deployment.pools)),
     }
     found |= _room(deployment, memories)
-    found |= _decode(known.of(deployment, decode), decode, memories[decode.role])
-    found |= _prefill(known.of(deployment, prefill), prefill, memories[prefill.role])
+    found |= _decode_pool(decode, memories[decode.role])
+    found |= _prefill_pool(prefill, memories[prefill.role])
+    for pool, rates, prefix in ((decode, _decode, ""), (prefill, _prefill, "prefill_")):
+        shape = _shape(known, deployment, pool)
+        worked = known.of("coefficients", shape, lambda: coefficients(deployment, pool))  # noqa: B023
+        found |= known.of(
+            f"{prefix}rates",
+            (*shape, pool.gpu),
+            lambda: rates(worked, pool.gpu),  # noqa: B023
+        )
+        found |= known.of(
+            f"{prefix}network",
+            (*shape, pool.fabric),
+            lambda: _network(worked, pool, prefix),  # noqa: B023
+        )
     return found
+
+
+def _shape(known: FactsCache, deployment: Deployment, pool: Pool) -> tuple[Any, ...]:
+    """The records that decide what a rank computes and holds."""
+    return (
+        deployment.model,
+        deployment.precision,
+        known.layout(pool.layout),
+        deployment.speculative,
+        deployment.routing,
+        pool.engine,
+    )
+
+
+def _memory(known: FactsCache, deployment: Deployment, pool: Pool) -> RankMemory:
+    shape = _shape(known, deployment, pool)
+    contents = known.of("contents", shape, lambda: stage_contents(deployment, pool))
+    return rank_memory(deployment, pool, contents)
 
 
 def longest_request_tokens(memory: RankMemory) -> int:
     """The longest context of which one request fits the pool alone."""
     if not memory.fits:
         return 0
-    block, low = memory.kv.block_tokens, 1
-    high = 2
-    while high < NO_LIMIT and memory.request_bytes(high * block) <= memory.kv_pool_bytes:
-        low, high = high, 2 * high
+    kv, block = memory.kv, memory.kv.block_tokens
+    knot = max((window for window, _ in kv.windows), default=0)
+    whole = -(-knot // block)
+    spare = memory.kv_pool_bytes - memory.request_bytes(whole * block)
+    if spare >= 0 or not kv.windows:
+        per_block = kv.full_bytes_per_token * block
+        more = int(spare // per_block) if per_block else int(NO_LIMIT)
+        return (whole + more) * block
+    low, high = 1, whole
     while high - low > 1:
         middle = (low + high) // 2
         fits = memory.request_bytes(middle * block) <= memory.kv_pool_bytes
@@ -102,80 +140,88 @@ def _room(deployment: Deployment, memories: dict[Any, RankMemory]) -> Facts:
     return {"hbm_needed_bytes": needed, "hbm_limit_bytes": limit}
 
 
-def _decode(known: Coefficients, pool: Pool, memory: RankMemory) -> Facts:
-    layout, gpu = pool.layout, pool.gpu
+def _decode_pool(pool: Pool, memory: RankMemory) -> Facts:
     found: Facts = {
-        "dp": float(layout.dp),
-        "pp": float(layout.pp),
+        "dp": float(pool.layout.dp),
+        "pp": float(pool.layout.pp),
         "max_num_seqs": float(pool.engine.max_num_seqs),
-        "tokens_per_step_max": float(known.q_tokens),
         "kv_pool_bytes": max(0.0, memory.kv_pool_bytes),
         "kv_longest_tokens": float(longest_request_tokens(memory)),
         "kv_full_bytes_per_token": memory.kv.full_bytes_per_token,
         "kv_fixed_bytes": memory.kv.fixed_bytes,
-        "experts_all_s": known.experts.bytes_all / gpu.hbm_bytes_per_s,
-        "experts_miss": known.experts.miss,
     }
     windows = sorted(memory.kv.windows)[-MAX_KNOTS:]
     for i in range(MAX_KNOTS):
         window, n_bytes = windows[i] if i < len(windows) else (1, 0.0)
         found[f"kv_window_{i}_tokens"] = float(window)
         found[f"kv_window_{i}_bytes_per_token"] = n_bytes
+    return found
+
+
+def _prefill_pool(pool: Pool, memory: RankMemory) -> Facts:
+    return {
+        "prefill_dp": float(pool.layout.dp),
+        "prefill_pp": float(pool.layout.pp),
+        "prefill_budget_tokens": float(pool.engine.max_num_batched_tokens),
+        "prefill_kv_longest_tokens": float(longest_request_tokens(memory)),
+    }
+
+
+def _decode(known: Coefficients, gpu: GPU) -> Facts:
     q = known.q_tokens
+    found: Facts = {
+        "tokens_per_step_max": float(q),
+        "experts_all_s": known.experts.bytes_all / gpu.hbm_bytes_per_s,
+        "experts_log_miss": _log(known.experts.miss),
+    }
     parts: dict[str, list[tuple[Amounts, float]]] = {
         "step": [(known.step, 1.0)],
         "group": [(known.group, q)],
         "request": [(known.token, q), (known.row, q), (known.context.fixed, 1.0)],
     }
     for name, amounts in parts.items():
+        each = [(seconds(amount, gpu), scale) for amount, scale in amounts]
         for resource in RESOURCES:
-            total = sum(scale * seconds(amount, gpu)[resource] for amount, scale in amounts)
-            found[f"{resource}_{name}_s"] = total
-    found |= _curve(known.context, pool, "context")
-    return found | _network(known, pool, q, "")
+            found[f"{resource}_{name}_s"] = sum(scale * part[resource] for part, scale in each)
+    return found | _curve(known.context, gpu, "context")
 
 
-def _prefill(known: Coefficients, pool: Pool, memory: RankMemory) -> Facts:
-    gpu, layout = pool.gpu, pool.layout
+def _prefill(known: Coefficients, gpu: GPU) -> Facts:
     found: Facts = {
-        "prefill_n_replicas": float(pool.n_replicas),
-        "prefill_dp": float(layout.dp),
-        "prefill_pp": float(layout.pp),
-        "prefill_budget_tokens": float(pool.engine.max_num_batched_tokens),
-        "prefill_kv_longest_tokens": float(longest_request_tokens(memory)),
         "prefill_experts_all_s": known.experts.bytes_all / gpu.hbm_bytes_per_s,
-        "prefill_experts_miss": known.experts.miss,
+        "prefill_experts_log_miss": _log(known.experts.miss),
     }
-    for name, amount in {
-        "step": known.step,
-        "token": known.token,
-        "group": known.group,
-        "row": known.row,
-    }.items():
+    parts = {"step": known.step, "token": known.token, "group": known.group, "row": known.row}
+    for name, amount in parts.items():
         for resource, value in seconds(amount, gpu).items():
             found[f"prefill_{resource}_{name}_s"] = value
-    found |= _curve(known.position, pool, "prefill_position")
-    return found | _network(known, pool, 1, "prefill_")
+    return found | _curve(known.position, gpu, "prefill_position")
 
 
-def _curve(curve: Curve, pool: Pool, name: str) -> Facts:
+def _log(miss: float) -> float:
+    """The logarithm of a chance, finite at 0."""
+    return math.log(max(miss, 1e-300))
+
+
+def _curve(curve: Curve, gpu: GPU, name: str) -> Facts:
     """Slope per token, and caps with their knots, of each resource."""
     found: Facts = {}
     for i in range(MAX_KNOTS):
         is_there = i < len(curve.knots)
         found[f"{name}_knot_{i}_tokens"] = curve.knots[i] if is_there else 1.0
-        cap = seconds(curve.caps[i] if is_there else {}, pool.gpu)
+        cap = seconds(curve.caps[i] if is_there else {}, gpu)
         for resource in RESOURCES:
             found[f"{name}_{resource}_cap_{i}_s"] = cap[resource]
-    slope = seconds(curve.slope, pool.gpu)
+    slope = seconds(curve.slope, gpu)
     return found | {f"{name}_{resource}_slope_s": slope[resource] for resource in RESOURCES}
 
 
-def _network(known: Coefficients, pool: Pool, tokens: int, prefix: str) -> Facts:
+def _network(known: Coefficients, pool: Pool, prefix: str) -> Facts:
+    tokens = 1 if prefix else known.q_tokens
     latency, token = message_seconds(known.messages, pool.fabric)
     _, group = message_seconds(known.group_messages, pool.fabric)
     row_latency, row = message_seconds(known.row_messages, pool.fabric)
-    rows = row * tokens if prefix == "" else 0.0
+    rows = 0.0 if prefix else row * tokens
     return {
         f"{prefix}net_step_s": latency + row_latency,
         f"{prefix}net_token_s": token * tokens + rows,

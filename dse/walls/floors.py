@@ -22,7 +22,7 @@ def single_step_s(c: Columns) -> Num:
     """Seconds of a step that decodes the shortest request alone: `t_opt` at batch 1."""
     context = first_context_tokens(c)
     tokens = c["tokens_per_step_max"]
-    experts = c["experts_all_s"] * (1.0 - c["experts_miss"] ** tokens)
+    experts = c["experts_all_s"] * (1.0 - np.exp(c["experts_log_miss"] * tokens))
     times = [
         c["hbm_step_s"] + c["hbm_request_s"] + experts + context_s(c, "hbm", context),
         c["flop_step_s"] + c["flop_request_s"] + c["flop_group_s"] + context_s(c, "flop", context),
@@ -36,8 +36,9 @@ def prompt_s(c: Columns) -> Num:
     """Seconds of the shortest prompt alone: per resource the sum over its chunks."""
     tokens, budget = new_tokens(c), c["prefill_budget_tokens"]
     chunks = (tokens + budget - 1.0) // budget
-    miss, rest = c["prefill_experts_miss"], tokens - (chunks - 1.0) * budget
-    touched = (chunks - 1.0) * (1.0 - miss**budget) + (1.0 - miss**rest)
+    log_miss, rest = c["prefill_experts_log_miss"], tokens - (chunks - 1.0) * budget
+    touched = (chunks - 1.0) * (1.0 - np.exp(log_miss * budget))
+    touched = touched + (1.0 - np.exp(log_miss * rest))
     hbm = chunks * c["prefill_hbm_step_s"] + tokens * c["prefill_hbm_token_s"]
     latency = chunks * c["prefill_net_step_s"]
     times = [
@@ -163,8 +164,8 @@ def _lines(c: Columns, running: Num) -> tuple[dict[str, Num], dict[str, Num], di
     start = first_context_tokens(c)
     stop = start + _span(c)
     most_tokens = np.maximum(running * dp * q, q)
-    first = c["experts_all_s"] * (1.0 - c["experts_miss"] ** q)
-    last = c["experts_all_s"] * (1.0 - c["experts_miss"] ** most_tokens)
+    first = c["experts_all_s"] * (1.0 - np.exp(c["experts_log_miss"] * q))
+    last = c["experts_all_s"] * (1.0 - np.exp(c["experts_log_miss"] * most_tokens))
     chord = (last - first) / np.maximum(most_tokens - q, 1.0)
     a = {
         "hbm": c["hbm_step_s"] + first - chord * q,
