@@ -22,12 +22,20 @@ def throughput_apart(
     A request is prefilled, its KV moves in `transfer_s`, and it decodes. In a closed loop those in
     decode are what concurrency leaves; beyond the prefill pool's capacity the others wait there.
     """
+    index = np.asarray(which, dtype=np.intp)
     prompts = replace(load, osl_tokens=1.0, osl_cv2=0.0, n_requests=np.inf)
     most = throughput(prefill, which, replace(prompts, concurrency=PLENTY)).req_per_s
     alone = throughput(prefill, which, replace(prompts, concurrency=1.0))
-    before_s = alone.e2e_s + np.asarray(transfer_s, dtype=float)
-    answers = replace(load, received_tokens=load.isl_tokens)
     concurrency = np.asarray(load.concurrency, dtype=float)
+    # Equal requests come back as one wave, which the prefill pool takes in batches of its budget.
+    wave = throughput(prefill, which, prompts).e2e_s
+    prompt = np.asarray(load.isl_tokens, dtype=float) - np.asarray(load.cached_tokens)
+    budget = np.asarray(prefill.budget_tokens)[index] * np.asarray(prefill.lanes)[index]
+    batches = np.maximum(concurrency * prompt / budget, 1.0)
+    in_waves = np.maximum(wave * (1.0 + 1.0 / batches) / 2.0, alone.e2e_s)
+    first_s = np.where(np.asarray(load.osl_cv2) > 0, alone.e2e_s, in_waves)
+    before_s = first_s + np.asarray(transfer_s, dtype=float)
+    answers = replace(load, received_tokens=load.isl_tokens)
     in_decode = _left_for_decode(decode, which, answers, concurrency, most, before_s)
     found = throughput(decode, which, replace(answers, concurrency=in_decode))
     # Fewer than one request in decode at a time: what a lone one takes sets the rate.
@@ -37,7 +45,6 @@ def throughput_apart(
     waits = concurrency / np.where(rate > 0, rate, np.nan) - decoding_s
     ttft = np.maximum(np.where(rate < most, before_s + found.ttft_s, waits), before_s)
     osl = np.asarray(load.osl_tokens, dtype=float)
-    index = np.asarray(which, dtype=np.intp)
     n_gpus = np.asarray(prefill.n_gpus)[index] + np.asarray(decode.n_gpus)[index]
     return replace(
         found,

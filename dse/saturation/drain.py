@@ -14,12 +14,14 @@ DRAIN_AT = (0.125, 0.375, 0.625, 0.875)
 @dataclass(frozen=True, slots=True)
 class Drain:
     """The end of a run: `extra_s` beyond its share of steady work, `share` of the decode tokens
-    that fall into it, and their mean `tpot_s`.
+    that fall into it, and their mean `tpot_s`; `first_s` is what prompts spare the decodes of the
+    first wave in lock-step.
     """
 
     extra_s: Array | float
     share: Array | float
     tpot_s: Array | float
+    first_s: Array | float
 
 
 def drain_of(lane: Lane, cycle: Cycle) -> Drain:
@@ -31,7 +33,7 @@ def drain_of(lane: Lane, cycle: Cycle) -> Drain:
     0.85·√(2·ln N) deviations out, log-normally.
     """
     if not np.isfinite(lane.n_requests).any():
-        return Drain(0.0, 0.0, 0.0)
+        return Drain(0.0, 0.0, 0.0, 0.0)
     n, steps = np.maximum(cycle.n_decode, 1.0), lane.decode_steps
     waves = np.where(np.isfinite(lane.n_requests), lane.n_requests, 1e9) / lane.most
     residual = (1.0 + lane.cv2) / 2.0
@@ -51,9 +53,11 @@ def drain_of(lane: Lane, cycle: Cycle) -> Drain:
     extra = (1.0 - drifted) * partial + drifted * np.where(n > 1.5, np.maximum(drained, 0.0), 0.0)
     share = drifted * np.minimum(n * left / lane.n_requests, 1.0)
     # No prompt interrupts the drain, but the first N prompts meet half as many decodes.
-    met = np.maximum(share - n / lane.n_requests / 2.0, 0.0) / np.maximum(share, 1e-9)
-    prompts_s = met * np.maximum(cycle.tpot_s - cycle.decode_s, 0.0)
-    return Drain(extra, share, np.minimum(np.asarray(weighted) + prompts_s, cycle.tpot_s))
+    half_met = np.minimum(n / lane.n_requests, 1.0) / 2.0
+    interrupted_s = np.maximum(cycle.tpot_s - cycle.decode_s, 0.0)
+    prompts_s = np.maximum(share - half_met, 0.0) / np.maximum(share, 1e-9) * interrupted_s
+    tpot_s = np.minimum(np.asarray(weighted) + prompts_s, cycle.tpot_s)
+    return Drain(extra, share, tpot_s, (1.0 - drifted) * half_met * interrupted_s)
 
 
 def burst_s(lane: Lane, cycle: Cycle) -> Array:

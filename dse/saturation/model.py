@@ -48,7 +48,7 @@ def throughput(curves: Curves, which: ArrayLike, load: Load) -> Steady:
     cycle = cycle_of(lane)
     drain = drain_of(lane, cycle)
     rate = 1.0 / (1.0 / cycle.req_per_s + drain.extra_s / lane.n_requests)
-    mixed = (1.0 - drain.share) * cycle.tpot_s + drain.share * drain.tpot_s
+    mixed = (1.0 - drain.share) * cycle.tpot_s + drain.share * drain.tpot_s - drain.first_s
     tpot = np.where(lane.schedule == 2, cycle.decode_s, mixed * lane.preempted())
     tpot = np.where(lane.decode_steps > 0, tpot / lane.tokens_per_step, np.nan)
     decode_s = np.where(lane.decode_steps > 0, (lane.osl - 1.0) * tpot, 0.0)

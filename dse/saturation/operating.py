@@ -14,6 +14,7 @@ from dse.serving.slo import SLO
 
 HALVINGS = 26  # of the logarithm of concurrency: finer than 1e-5
 MOST_IN_FLIGHT = 1e6
+STREAM_CV2 = 1e-3
 
 # A percentile lies above the mean that the model predicts, so the probe starts below the bound; the
 # bracket spans what the model's own error and that of the ratio can move it.
@@ -85,4 +86,7 @@ def _search(curves: Curves, which: ArrayLike, load: Load, go_on: Holds) -> Array
 
 
 def _steady(curves: Curves, which: ArrayLike, load: Load, concurrency: Array) -> Steady:
-    return throughput(curves, which, replace(load, concurrency=concurrency, n_requests=np.inf))
+    # Independent arrivals never come in waves, however equal the requests are.
+    spread = np.maximum(np.asarray(load.osl_cv2, dtype=float), STREAM_CV2)
+    steady = replace(load, concurrency=concurrency, n_requests=np.inf, osl_cv2=spread)
+    return throughput(curves, which, steady)

@@ -12,7 +12,7 @@ from dse.serving.deployment import Deployment
 from tests import worlds
 from tests.saturation.worlds import FREE
 
-LOAD = Load(concurrency=32, isl_tokens=2000, osl_tokens=200)
+LOAD = Load(concurrency=32, isl_tokens=2000, osl_tokens=200, osl_cv2=0.2)
 
 
 def apart(n_prefill=1, n_decode=1, load=LOAD, transfer_s=0.0):

@@ -1,5 +1,7 @@
 """A rate and its concurrency are two views of one state; a bracket encloses its own guess."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,19 +12,19 @@ from dse.serving.slo import SLO
 from tests import worlds
 from tests.saturation.worlds import FREE
 
-LOAD = Load(concurrency=1, isl_tokens=1000, osl_tokens=200)
+LOAD = Load(concurrency=1, isl_tokens=1000, osl_tokens=200, osl_cv2=0.1)
 CURVES = stack([curve_of(worlds.deployment(worlds.llama_8b()), FREE)])
 
 
 def test_a_rate_finds_its_concurrency():
-    closed = throughput(CURVES, 0, Load(concurrency=40, isl_tokens=1000, osl_tokens=200))
+    closed = throughput(CURVES, 0, replace(LOAD, concurrency=40))
     opened = at_rate(CURVES, 0, LOAD, closed.req_per_s)
     assert opened.tpot_s == pytest.approx(closed.tpot_s, rel=1e-3)
     assert opened.running == pytest.approx(closed.running, rel=1e-3)
 
 
 def test_beyond_capacity_the_rate_is_not_met():
-    most = throughput(CURVES, 0, Load(concurrency=1e5, isl_tokens=1000, osl_tokens=200))
+    most = throughput(CURVES, 0, replace(LOAD, concurrency=1e5))
     found = at_rate(CURVES, 0, LOAD, 10 * most.req_per_s)
     assert found.req_per_s == pytest.approx(most.req_per_s, rel=0.02)
 
