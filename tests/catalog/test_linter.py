@@ -7,6 +7,7 @@ import re
 import pytest
 
 from dse.catalog import Catalog
+from dse.catalog.catalog import fold
 from dse.hardware import GPU
 from dse.hardware.fabric import Link
 from dse.model.shard import WHOLE
@@ -199,3 +200,17 @@ def test_driver_visible_memory_in_gib() -> None:
         assert CATALOG.gpu(name).hbm_bytes / 2**30 == pytest.approx(gib, abs=0.06)
     assert CATALOG.gpu("rtx-4090").hbm_bytes == 25_250_627_584
     assert CATALOG.gpu("h20-96gb").hbm_bytes == 97_871 * 2**20
+
+
+@pytest.mark.parametrize("kind", ["gpu", "model"])
+def test_a_tag_is_no_other_record_s_name(kind: str) -> None:
+    stems = {fold(name): name for name in CATALOG.names(kind)}
+    for name in CATALOG.names(kind):
+        for tag in CATALOG.record(kind, name).tags:
+            assert stems.get(fold(tag), name) == name, f"{name} is tagged {tag}"
+
+
+@pytest.mark.parametrize("name", CATALOG.names("fabric"))
+def test_every_fabric_is_some_gpu_s_or_says_whose(name: str) -> None:
+    used = {CATALOG.gpu(gpu).fabric for gpu in CATALOG.names("gpu")}
+    assert name in used or name == "h20-floor-first"
