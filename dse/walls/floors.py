@@ -7,7 +7,7 @@ itself makes.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -77,29 +77,34 @@ def tokens_per_s(c: Columns, *, slo_tpot_s: Num | None = None) -> Num:
     Over a run of J steps with Σn requests computed, each resource needs `J·a + Σn·b` for decoding
     (b averages over contexts, exactly as reads do) and ρ per token for prefilling. The first token
     of an answer comes with its prompt, so a share f of the tokens is decoded, and the rate is at
-    most `q·n / (f·(a + n·b) + n·q·ρ)` at the mean n. Slots, KV and the SLO bound n.
+    most `q / (f·(a/n + b) + q·ρ)` at the mean n. Slots, KV and the SLO bound n.
     """
-    running = requests_at_once(c)
-    a, b, tight = _lines(c, running)
-    fitting = running
+    q, slots, by_kv = c["tokens_per_step_max"], _slots(c), _requests_in_kv(c)
+    running, lines = np.minimum(slots, by_kv), _lines(c)
+    # The chord falls with its length, so the shorter of two lengths gives the greater.
+    chord = np.maximum(_chord(c, slots), _chord(c, by_kv))
+    slope, fitting = c["dp"] * q * chord, running
     if slo_tpot_s is not None:
-        for line in LINES:
-            room = np.maximum(c["tokens_per_step_max"] * slo_tpot_s - a[line], 0.0)
-            fitting = np.minimum(fitting, room / (tight[line] + 1e-18))
-    q, share = c["tokens_per_step_max"], 1.0 - c["is_disaggregated"]
-    decoded_share = 1.0 - 1.0 / c["osl_low_tokens"]
-    prompts = [share * prompt_work_s(c, line, c["dp"]) / c["osl_high_tokens"] for line in LINES]
-    step = [decoded_share * (a[line] + fitting * b[line]) for line in LINES]
-    in_turn = [
-        s / c["pp"] + fitting * q * rho / c["pp"] for s, rho in zip(step, prompts, strict=True)
-    ]
-    occupied = q * fitting / (greatest(in_turn) + 1e-18)
+        bound = q * slo_tpot_s
+        room = np.maximum(bound - lines["hbm"].step + q * chord, 0.0)
+        fitting = np.minimum(running, _fitting(lines, bound))
+        fitting = np.minimum(fitting, room / (lines["hbm"].tight + slope))
+    decoded, inverse = 1.0 - 1.0 / c["osl_low_tokens"], 1.0 / (fitting + 1e-18)
+    hbm, net = lines["hbm"], lines["net"]
+    by_hbm = decoded * ((hbm.step - q * chord) * inverse + (hbm.request + slope))
+    by_net = decoded * net.step * inverse + (decoded * net.request + _prompt_share(c, "net"))
+    of_requests = greatest(
+        [decoded * lines[line].request + _prompt_share(c, line) for line in ("flop", "sfu")]
+    )
+    busy = np.maximum(np.maximum(by_hbm + _prompt_share(c, "hbm"), by_net), of_requests)
     # A request's own steps follow one another, however many micro-batches the stages hold.
-    in_series = decoded_share * greatest([a[line] + b[line] / c["dp"] for line in LINES])
-    alone = q * running / (in_series + 1e-18)
-    decoded = np.minimum(occupied, alone) * c["dp"] * c["n_replicas"]
-    apart = np.minimum(decoded, prefilled_tokens_per_s(c))
-    return np.where(c["is_disaggregated"] > 0.5, apart, decoded)
+    in_series = greatest([line.step + line.request / c["dp"] for line in lines.values()])
+    alone = running / (decoded * in_series + 1e-18)
+    rate = q * c["dp"] * c["n_replicas"] * np.minimum(c["pp"] / (busy + 1e-18), alone)
+    if not np.any(c["is_disaggregated"]):
+        return rate
+    apart = np.minimum(rate, prefilled_tokens_per_s(c))
+    return np.where(c["is_disaggregated"] > 0.5, apart, rate)
 
 
 def prefilled_tokens_per_s(c: Columns) -> Num:
@@ -110,20 +115,20 @@ def prefilled_tokens_per_s(c: Columns) -> Num:
     return c["osl_high_tokens"] * ranks / np.maximum(work, reads)
 
 
-def requests_at_once(c: Columns) -> Num:
-    """Requests of one DP rank that decode at once at most, on average over steps.
+def _slots(c: Columns) -> Num:
+    """Requests of one DP rank that are in flight, no more than the engine has slots for."""
+    return np.minimum(c["in_flight"] / (c["n_replicas"] * c["dp"]), c["max_num_seqs"])
 
-    What is in flight, the engine's slots, and the KV pool over a request's mean bytes bound them.
-    """
+
+def _requests_in_kv(c: Columns) -> Num:
+    """Requests of one DP rank whose KV fits the pool, on average over steps."""
     start = first_context_tokens(c)
     stop = start + _span(c)
     mean_bytes = c["kv_fixed_bytes"] + c["kv_full_bytes_per_token"] * (start + stop) / 2.0
     for i in range(MAX_KNOTS):
         held = _mean_least(start, stop, c[f"kv_window_{i}_tokens"])
         mean_bytes = mean_bytes + c[f"kv_window_{i}_bytes_per_token"] * held
-    in_flight = c["in_flight"] / (c["n_replicas"] * c["dp"])
-    by_kv = c["kv_pool_bytes"] / (mean_bytes + 1e-9)
-    return np.minimum(np.minimum(in_flight, c["max_num_seqs"]), by_kv)
+    return c["kv_pool_bytes"] / (mean_bytes + 1e-9)
 
 
 def first_context_tokens(c: Columns) -> Num:
@@ -153,40 +158,72 @@ def greatest(values: list[Num]) -> Num:
     return found
 
 
-def _lines(c: Columns, running: Num) -> tuple[dict[str, Num], dict[str, Num], dict[str, Num]]:
-    """`(a, b, tight)` of each resource, for `n` requests of a rank: a step takes `a + n·b`.
+class _Line(NamedTuple):
+    """One resource: a step over n requests of a rank takes `step + n · request`.
 
-    `b` averages over the contexts that a request passes; `tight` is (E√b)² from below, which is
-    what bounds the mean n of steps that all keep an SLO (Cauchy). The union of experts is replaced
-    by its chord up to the most tokens that a step may have.
+    `request` averages over the contexts that a request passes; `tight` is (E√b)² from below, which
+    is what bounds the mean n of steps that all keep an SLO (Cauchy).
     """
+
+    step: Num
+    request: Num
+    tight: Num
+
+
+def _lines(c: Columns) -> dict[str, _Line]:
+    """Every resource, with the experts of one request alone; a batch reads the chord's more."""
     q, dp = c["tokens_per_step_max"], c["dp"]
     start = first_context_tokens(c)
     stop = start + _span(c)
-    most_tokens = np.maximum(running * dp * q, q)
-    first = c["experts_all_s"] * (1.0 - np.exp(c["experts_log_miss"] * q))
-    last = c["experts_all_s"] * (1.0 - np.exp(c["experts_log_miss"] * most_tokens))
-    chord = (last - first) / np.maximum(most_tokens - q, 1.0)
-    a = {
-        "hbm": c["hbm_step_s"] + first - chord * q,
-        "flop": c["flop_step_s"],
-        "sfu": 0.0 * c["flop_step_s"],
+    step = {
+        "hbm": c["hbm_step_s"] + _experts_s(c, q),
+        "flop": 0.0,
+        "sfu": 0.0,
         "net": c["net_step_s"],
     }
-    fixed = {
-        "hbm": c["hbm_request_s"] + chord * dp * q,
+    request = {
+        "hbm": c["hbm_request_s"],
         "flop": c["flop_request_s"] + dp * c["flop_group_s"],
         "sfu": c["sfu_request_s"],
         "net": c["net_token_s"] + dp * c["net_group_s"],
     }
-    b, tight = {}, {}
+    found = {}
     for line in LINES:
-        low = fixed[line] + (context_s(c, line, start) if line != "net" else 0.0)
-        high = fixed[line] + (context_s(c, line, stop) if line != "net" else 0.0)
+        low = request[line] + (context_s(c, line, start) if line != "net" else 0.0)
+        high = request[line] + (context_s(c, line, stop) if line != "net" else 0.0)
         # Attention is concave in context, so the trapezoid stays below the mean.
-        b[line] = (low + high) / 2.0
-        tight[line] = ((low**0.5 + high**0.5) / 2.0) ** 2
-    return a, b, tight
+        tight = ((low**0.5 + high**0.5) / 2.0) ** 2
+        found[line] = _Line(step=step[line], request=(low + high) / 2.0, tight=tight)
+    return found
+
+
+def _experts_s(c: Columns, n_tokens: Num) -> Num:
+    """Seconds of reading the experts that `n_tokens` tokens of the expert group touch."""
+    return c["experts_all_s"] * (1.0 - np.exp(c["experts_log_miss"] * n_tokens))
+
+
+def _chord(c: Columns, requests: Num) -> Num:
+    """Slope per token of the chord of `_experts_s` from one request to `requests` a rank: below the
+    union of experts, which is concave, wherever a step has no more.
+    """
+    q = c["tokens_per_step_max"]
+    tokens = np.maximum(requests * c["dp"] * q, q)
+    return (_experts_s(c, tokens) - _experts_s(c, q)) / np.maximum(tokens - q, 1.0)
+
+
+def _fitting(lines: Mapping[str, _Line], bound_s: Num) -> Num:
+    """Requests of a rank that steps of `bound_s` allow on average, HBM aside."""
+    rooms = []
+    for line in ("flop", "sfu", "net"):
+        room = np.maximum(bound_s - lines[line].step, 0.0)
+        rooms.append(-room / (lines[line].tight + 1e-18))
+    return -greatest(rooms)
+
+
+def _prompt_share(c: Columns, line: str) -> Num:
+    """Seconds of one resource that prompts take for the tokens of one request's step."""
+    share = c["tokens_per_step_max"] * (1.0 - c["is_disaggregated"]) / c["osl_high_tokens"]
+    return share * prompt_work_s(c, line, c["dp"])
 
 
 def _span(c: Columns) -> Num:
