@@ -62,6 +62,7 @@ def question(
         workload_of=study.workload_of,
         replicates=evaluator.replicates,
         tier=evaluator.tier,
+        slo=study.slo,
     )
     return Question(
         objectives=study.parts,
@@ -93,9 +94,11 @@ def _feasible(study: Study) -> pl.Expr | None:
 
 def _hopeless(study: Study) -> pl.Expr | None:
     """Constraints of the form `x <= number` on objectives that are better when smaller: a bound
-    above the number proves that no simulation meets it.
+    above the number proves that no simulation meets it; so does too low a bound of attainment.
     """
     tests = [test for where in study.constraints if (test := _unmeetable(where)) is not None]
+    if study.slo is not None and not study.is_load_searched:
+        tests.append(pl.col("slo_attainment") < study.slo.attainment)
     return pl.any_horizontal(tests) if tests else None
 
 

@@ -1,6 +1,9 @@
 """The engine bound: no simulation of a point is better, by the simulator's own times.
 
-The schedule behind it is ideal: batches always full, prompts cut only where the token budget cuts
+In a closed loop with room for all, the schedule does not depend on how long its steps take: it is
+laid out once and priced for each deployment (`schedule`, `priced`), and the bound is tight.
+
+Elsewhere the schedule is ideal: batches always full, prompts cut only where the token budget cuts
 them, KV reads exactly those of the realised requests, nothing queues but what the load itself
 makes. Work is conserved per pool: steps that only decode take `least_per_request` for each of their
 requests, steps with prompts what the hull of the tables says for the mean of their tokens, and
@@ -11,7 +14,7 @@ end of the run saves. A metric without such an argument is left null.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,14 +24,18 @@ from dse.base.errors import DseError
 from dse.search.envelope import Array
 from dse.search.loop import closed_loop_tpot_s
 from dse.search.offered import Offered
+from dse.search.priced import Latencies, likely_missed, price, terms_of
 from dse.search.question import Bound
+from dse.search.schedule import Schedule, Terms, schedule
 from dse.search.steps import Line, Steps
-from dse.search.work import Case, busy_s, first_tokens_s, one_of_equals, queueing_s
+from dse.search.work import Case, busy_s, first_tokens_s, one_of_equals, queueing_s, served_in_time
 from dse.serving.deployment import Deployment
+from dse.serving.slo import SLO
 from dse.serving.workload import Workload
 from dse.sim import RunSpec, compile_run
 
 Row = Mapping[str, Any]
+Key = tuple[Any, ...]
 RUNG = "engine"
 METRICS = (
     "output_tok_per_s_per_gpu",
@@ -40,25 +47,35 @@ METRICS = (
     "ttft_p99_s",
     "e2e_mean_s",
     "joules_per_output_token",
+    "slo_attainment",
 )
 _SCHEMA = pl.Schema(
     [("point", pl.UInt64), ("replicate", pl.Int32), *((name, pl.Float64) for name in METRICS)]
 )
+# Beyond so many requests a schedule takes longer to lay out than it saves.
+MOST_REQUESTS = 20_000
+# Cells of schedules and numbers of requests that are kept at hand.
+_KEPT_CELLS, _KEPT_REQUESTS = 4_000_000, 2_000_000
+# Attainment is read from a sketch of latencies, whose codes are rounded by half of 0.034%.
+SKETCH_ROUNDING = 2e-4
 
 
 @dataclass(kw_only=True)
 class EngineBound:
     """Optimistic metrics of rows of points, replicate by replicate.
 
-    `deployments` is by structure, `workload_of` gives what a row asks, as for the simulator.
+    `deployments` is by structure, `workload_of` gives what a row asks, as for the simulator; with
+    an `slo` its attainment is bounded too.
     """
 
     deployments: Mapping[int, Deployment]
     workload_of: Callable[[Row], Workload]
     replicates: int = 1
     tier: str = "auto"
+    slo: SLO | None = None
     _specs: dict[int, RunSpec | None] = field(default_factory=dict, init=False)
-    _offered: dict[tuple[Workload, int], Offered | None] = field(default_factory=dict, init=False)
+    _offered: dict[Key, Offered | None] = field(default_factory=dict, init=False)
+    _schedules: dict[Key, Schedule | None] = field(default_factory=dict, init=False)
 
     def bound(self) -> Bound:
         """This as a rung of a question."""
@@ -73,10 +90,21 @@ class EngineBound:
         spec = self._spec(row["structure"])
         workload = self.workload_of(row)
         for replicate in range(self.replicates):
-            offered = self._asked(workload, replicate)
-            found = optimistic(spec, offered) if spec and offered else None
-            values = [found.get(name) if found else None for name in METRICS]
-            yield row["point"], replicate, *values
+            offered = self._asked((workload, replicate))
+            found = None
+            if spec is not None and offered is not None:
+                found = self._metrics(spec, offered, (workload, replicate))
+            yield row["point"], replicate, *(found.get(n) if found else None for n in METRICS)
+
+    def _metrics(self, spec: RunSpec, offered: Offered, key: Key) -> dict[str, float] | None:
+        def laid_out(part: Offered, terms: Terms) -> Schedule | None:
+            whole = (*key, offered.n // part.n, terms)
+            if whole not in self._schedules:
+                self._schedules[whole] = schedule(part.isl, part.osl, terms)
+                _forget(self._schedules, _KEPT_CELLS)
+            return self._schedules[whole]
+
+        return optimistic(spec, offered, self.slo, laid_out)
 
     def _spec(self, structure: int) -> RunSpec | None:
         if structure not in self._specs:
@@ -88,61 +116,139 @@ class EngineBound:
             self._specs[structure] = spec
         return self._specs[structure]
 
-    def _asked(self, workload: Workload, replicate: int) -> Offered | None:
-        key = (workload, replicate)
+    def _asked(self, key: tuple[Workload, int]) -> Offered | None:
         if key not in self._offered:
-            self._offered[key] = Offered.of(workload, replicate)
+            self._offered[key] = Offered.of(*key)
+            _forget(self._offered, _KEPT_REQUESTS)
         return self._offered[key]
 
 
-def optimistic(spec: RunSpec, offered: Offered) -> dict[str, float] | None:
-    """Bounds of the metrics of one run; None where the engine refuses some requests."""
-    longest = (int(offered.isl.max()), int(offered.osl.max()))
-    if not spec.admits(*longest):
+def _forget(kept: dict[Key, Any], most: int) -> None:
+    """Drop the oldest entries beyond `most` requests or cells, but never the newest."""
+    total = sum(each.size for each in kept.values() if each is not None)
+    for key in list(kept)[:-1]:
+        if total <= most:
+            return
+        dropped = kept.pop(key)
+        total -= dropped.size if dropped is not None else 0
+
+
+def optimistic(
+    spec: RunSpec,
+    offered: Offered,
+    slo: SLO | None = None,
+    laid_out: Callable[[Offered, Terms], Schedule | None] | None = None,
+) -> dict[str, float] | None:
+    """Bounds of the metrics of one run; None where the engine refuses some requests.
+
+    `laid_out` gives the schedule of a load, if others have asked for it before.
+    """
+    if not spec.admits(int(offered.isl.max()), int(offered.osl.max())):
         return None
     spec, offered = one_of_equals(spec, offered)
+    asked = slo or SLO(attainment=0.0)
+    exact = _exact(spec, offered, laid_out or (lambda o, t: schedule(o.isl, o.osl, t)))
+    if exact is not None:
+        return _of_latencies(spec, offered, exact, asked)
     q = spec.pools[-1].limits.q_tokens
     contexts = (float(offered.isl.min()) + 1.0, float((offered.isl + offered.osl).max()) + q)
     cases = [Case.of(pool, offered) for pool in spec.pools]
-    busy = max(_busy(case, contexts) for case in cases)
     latency = [_latency(case, contexts) for case in cases]
     first = first_tokens_s(cases[0], latency[0], offered)
-    queued = queueing_s(cases[0], latency[0], offered, first)
     alone = _alone(latency[-1], offered, q)
-    tpot = closed_loop_tpot_s(spec, cases[-1], latency[-1], offered)
-    return _metrics(spec, offered, busy, first, queued, alone, tpot)
+    found = _of_floors(
+        spec,
+        offered,
+        max(_busy(case, contexts) for case in cases),
+        first,
+        alone * (offered.osl - 1.0),
+    )
+    queued = queueing_s(cases[0], latency[0], offered, first)
+    found["ttft_mean_s"] += queued
+    found["e2e_mean_s"] += queued
+    steady = closed_loop_tpot_s(spec, cases[-1], latency[-1], offered)
+    if "tpot_mean_s" in found:
+        found["tpot_mean_s"] = max(steady, found["tpot_mean_s"])
+    late = 1.0 - served_in_time(cases[0], latency[0], offered, asked.ttft_s)
+    good = _share_good(first, alone, first + alone * (offered.osl - 1.0), asked)
+    if offered.means_cover_all:
+        found["slo_attainment"] = min(good, 1.0 - late)
+    return found
 
 
-def _metrics(
-    spec: RunSpec,
-    offered: Offered,
-    busy: float,
-    first: Array,
-    queued: float,
-    alone: Array,
-    tpot: float,
+def _exact(
+    spec: RunSpec, offered: Offered, laid_out: Callable[[Offered, Terms], Schedule | None]
+) -> Latencies | None:
+    """The latencies of the schedule, where it does not depend on times."""
+    terms = terms_of(spec, offered.concurrency, is_plain=offered.is_plain)
+    has_prefix = bool((offered.new < offered.isl).any())
+    if terms is None or has_prefix or not offered.means_cover_all or offered.n > MOST_REQUESTS:
+        return None
+    pool, longest = spec.pools[0], int((offered.isl + offered.osl).max())
+    for missed in likely_missed(pool, offered):
+        found = laid_out(offered, replace(terms, missed=missed))
+        priced = price(found, pool, longest) if found is not None else None
+        if priced is not None:
+            return priced
+    return None
+
+
+def _of_latencies(spec: RunSpec, offered: Offered, found: Latencies, slo: SLO) -> dict[str, float]:
+    decoding = offered.osl > 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tpot = np.where(decoding, (found.e2e_s - found.ttft_s) / (offered.osl - 1.0), np.nan)
+    metrics = _rates(spec, offered, found.duration_s) | {
+        "ttft_mean_s": float(found.ttft_s.mean()),
+        "ttft_p99_s": float(np.percentile(found.ttft_s, 99)),
+        "e2e_mean_s": float(found.e2e_s.mean()),
+        "slo_attainment": _share_good(found.ttft_s, tpot, found.e2e_s, slo),
+    }
+    if decoding.any():
+        metrics["tpot_mean_s"] = float(tpot[decoding].mean())
+        metrics["tpot_p99_s"] = float(np.percentile(tpot[decoding], 99))
+    return metrics
+
+
+def _of_floors(
+    spec: RunSpec, offered: Offered, busy: float, first: Array, decode: Array
 ) -> dict[str, float]:
-    whole = first + alone * (offered.osl - 1.0)
+    whole = first + decode
     duration = max(busy, offered.last_s + float(whole.min()), float(whole.max()))
     if offered.concurrency:
         # Little's law over the run: at most so many are in flight.
         duration = max(duration, float(whole.sum()) / offered.concurrency)
-    output, prompts = float(offered.osl.sum()), float(offered.isl.sum())
     decoding = offered.osl > 1.0
     over = np.mean if offered.means_cover_all else np.min
-    found = {
-        "output_tok_per_s_per_gpu": output / duration / spec.n_gpus,
-        "total_tok_per_s_per_gpu": (output + prompts) / duration / spec.n_gpus,
-        "goodput_req_per_s_per_gpu": offered.n / duration / spec.n_gpus,
-        "ttft_mean_s": float(over(first)) + queued,
+    found = _rates(spec, offered, duration) | {
+        "ttft_mean_s": float(over(first)),
         "ttft_p99_s": float(first.min()),
-        "e2e_mean_s": float(over(whole)) + queued,
-        "joules_per_output_token": duration * _idle_watts(spec) / output,
+        "e2e_mean_s": float(over(whole)),
     }
     if decoding.any():
-        found["tpot_mean_s"] = max(tpot, float(over(alone[decoding])))
-        found["tpot_p99_s"] = float(alone[decoding].min())
+        tpot = decode[decoding] / (offered.osl[decoding] - 1.0)
+        found |= {"tpot_mean_s": float(over(tpot)), "tpot_p99_s": float(tpot.min())}
     return found
+
+
+def _rates(spec: RunSpec, offered: Offered, duration_s: float) -> dict[str, float]:
+    """What a run of at least `duration_s` seconds gives at most."""
+    output, prompts = float(offered.osl.sum()), float(offered.isl.sum())
+    per_s = 1.0 / duration_s / spec.n_gpus
+    return {
+        "output_tok_per_s_per_gpu": output * per_s,
+        "total_tok_per_s_per_gpu": (output + prompts) * per_s,
+        "goodput_req_per_s_per_gpu": offered.n * per_s,
+        "joules_per_output_token": duration_s * _idle_watts(spec) / output,
+    }
+
+
+def _share_good(ttft_s: Array, tpot_s: Array, e2e_s: Array, slo: SLO) -> float:
+    """The share of requests that may meet every bound; an undefined latency meets any."""
+    good = np.ones(len(ttft_s), dtype=bool)
+    for values, bound in ((ttft_s, slo.ttft_s), (tpot_s, slo.tpot_s), (e2e_s, slo.e2e_s)):
+        if bound is not None:
+            good &= ~(values > bound * (1.0 + SKETCH_ROUNDING))
+    return float(good.mean())
 
 
 def _idle_watts(spec: RunSpec) -> float:

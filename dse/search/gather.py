@@ -52,6 +52,9 @@ def optimistic(bound: Bound, survivors: pl.DataFrame, question: Question) -> pl.
     hopeless = pl.lit(value=False)
     if question.hopeless is not None:
         hopeless = question.hopeless.fill_null(value=False)
+        asked = question.hopeless.meta.root_names()
+        unknown = [name for name in dict.fromkeys(asked) if name not in means.columns]
+        means = means.with_columns(pl.lit(None, pl.Float64).alias(name) for name in unknown)
     return means.select("point", *columns, hopeless=hopeless)
 
 

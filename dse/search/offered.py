@@ -64,6 +64,11 @@ class Offered:
         )
 
     @property
+    def size(self) -> int:
+        """Numbers of requests that it holds."""
+        return self.n
+
+    @property
     def n(self) -> int:
         """Requests."""
         return len(self.isl)

@@ -105,6 +105,20 @@ def queueing_s(case: Case, latency: Steps, offered: Offered, own: Array) -> floa
     return max(0.0, lift) * burst / offered.n
 
 
+def served_in_time(case: Case, latency: Steps, offered: Offered, ttft_s: float | None) -> float:
+    """The share of requests whose first token may come within `ttft_s`.
+
+    Of the prompts that a closed loop asks at once, so many as the replicas can work off by then.
+    """
+    burst = min(offered.concurrency, offered.n)
+    if ttft_s is None or burst < 2:
+        return 1.0
+    hull = latency.tokens_s
+    per_token = float((hull.y / hull.x).min()) / case.pool.pp / case.pool.n_replicas
+    done_s = case.pool.arrival_s + np.cumsum(np.sort(offered.new[:burst])) * per_token
+    return 1.0 - float((done_s > ttft_s * 1.0002).sum()) / offered.n
+
+
 def _decoding(case: Case, steps: Steps) -> float:
     """Steps that only decode; the KV reads are those of the realised requests."""
     q = case.pool.limits.q_tokens
