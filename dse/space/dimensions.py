@@ -9,9 +9,10 @@ from itertools import product
 from dse.base.errors import Fault, SourceError, UserError, did_you_mean
 from dse.base.source import build
 from dse.base.tree import Marked, TreePath
-from dse.base.units import Count, unit_of
+from dse.base.units import unit_of
 from dse.catalog import Catalog
-from dse.space.axes import Axis, Value
+from dse.space.axes import Axis, Positive, Value
+from dse.space.axes._bounds import LARGEST
 from dse.space.facts import ROOTS, annotation_of
 from dse.space.grammar import VariedFile
 from dse.space.options import dtype_of
@@ -94,23 +95,31 @@ class Reader:
             self.wrong(path, error, key=True)
             return ()
         unit = unit_of(annotation)
-        if unit is not None:
-            try:
-                return axis.read(unit.read).values()
-            except UserError as error:
-                self.wrong(path, error)
-                return ()
-        return self._fact_values(annotation, path, axis.values())
+        if unit is None:
+            return self._fact_values(annotation, path, axis.values())
+        try:
+            return self._countable(axis.read(unit.read).values(), path)
+        except UserError as error:
+            self.wrong(path, error)
+            return ()
 
     def _fact_values(
         self, annotation: object, path: TreePath, values: Sequence[Value]
     ) -> tuple[Value, ...]:
         try:
             listed = Marked([*values], {(): self.tree.mark(path)})
-            return tuple(build(listed, tuple[annotation, ...]))  # type: ignore[valid-type]
+            read = tuple(build(listed, tuple[annotation, ...]))  # type: ignore[valid-type]
         except UserError as error:
             self.wrong(path, error)
             return ()
+        return self._countable(read, path)
+
+    def _countable(self, values: tuple[Value, ...], path: TreePath) -> tuple[Value, ...]:
+        """Return the values if no count among them is beyond what columns hold."""
+        if any(isinstance(value, int) and abs(value) > LARGEST for value in values):
+            self.wrong(path, f"a count is above {LARGEST:.0e}")
+            return ()
+        return values
 
     def linked(
         self, link: Mapping[str, Sequence[Value]], path: TreePath, roles: Sequence[str]
@@ -179,6 +188,6 @@ def _linkable(roles: Sequence[str]) -> dict[str, str]:
 
 
 def _count(value: object) -> int:
-    unit = unit_of(Count)
+    unit = unit_of(Positive)
     assert unit is not None
     return int(unit.read(value))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from dse.base.units import Count
-from dse.space.axes import Axis, Choice, Forms, Numbers, Quantities
+from dse.base.errors import SpaceError
+from dse.space.axes import Axis, Choice, Forms, Numbers, Positive, Quantities
 from dse.space.options import dtype_of, routing_text, speculative_text
 
 __all__ = [
@@ -31,15 +31,20 @@ ONE = Choice(of=(1,))
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """Reads a single item as a list of one."""
+    """Reads a single item as a list of one; an empty list is an error."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
         """Wrap whatever is no list."""
         items = handler(source)
+        filled = {
+            "type": "function-after",
+            "function": {"type": "no-info", "function": _filled},
+            "schema": items,
+        }
         return {
             "type": "function-before",
             "function": {"type": "no-info", "function": _listed},
-            "schema": items,
+            "schema": filled,
             "json_schema_input_schema": {
                 "type": "union",
                 "choices": [items["items_schema"][0], items],
@@ -74,10 +79,10 @@ Named = Annotated[tuple[str | VariedFile, ...], Many()]
 """Names, globs and tags of catalog records, or records with varied facts."""
 
 Degrees = Numbers
-AutoDegrees = Annotated[Axis | Literal["auto"], Forms(Count, (AUTO,))]
-Formats = Annotated[Axis, Forms(Annotated[str, Text(dtype_of)])]
-Speculation = Annotated[Axis, Forms(Annotated[str, Text(speculative_text)])]
-Routings = Annotated[Axis, Forms(Annotated[str, Text(routing_text)])]
+AutoDegrees = Annotated[Axis | Literal["auto"], Forms(Positive, (AUTO,))]
+Formats = Annotated[Axis, Forms(Annotated[str, Text(dtype_of)], ranges=False)]
+Speculation = Annotated[Axis, Forms(Annotated[str, Text(speculative_text)], ranges=False)]
+Routings = Annotated[Axis, Forms(Annotated[str, Text(routing_text)], ranges=False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +126,8 @@ class RoleFile:
 class SplitFile:
     """Replicas of each role."""
 
-    prefill: Count
-    decode: Count
+    prefill: Positive
+    decode: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,3 +167,9 @@ class SpaceFile(BranchFile):
 
 def _listed(value: object) -> object:
     return value if isinstance(value, list) else [value]
+
+
+def _filled(items: tuple[object, ...]) -> tuple[object, ...]:
+    if not items:
+        raise SpaceError("the list is empty", "give at least one item or leave the key out")
+    return items

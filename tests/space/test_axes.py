@@ -48,15 +48,18 @@ def test_the_values_of_each_form(text, values):
         ("[]", "<t>:1:5: tp: the axis is empty"),
         ("[2, 2]", "<t>:1:5: tp: the axis repeats 2"),
         ("{from: 8, to: 4, step: 1}", "<t>:1:5: tp: the range from 8 to 4 is empty"),
-        ("{from: 1, to: 4, step: 0}", "step is 0; it must be above 0"),
+        ("{from: 1, to: 4, step: 0}", "0 is not from 1 to 1e+12"),
         ("{powers_of: 2, from: 5, to: 7}", "no power of 2 lies from 5 to 7"),
         ("{powers_of: 1, to: 7}", "powers of 1 do not grow"),
-        ("{log: [0, 7], per_decade: 3}", "a logarithmic axis cannot start at 0"),
+        ("{log: [0, 7], per_decade: 3}", "0 is not from 1 to 1e+12"),
         ("{log: [1, 7], per_decade: 0}", "0 values per decade are none"),
         ("{powers_of: 2, too: 7}", "<t>:1:20: tp.too: unknown key; did you mean to?"),
         ("{powers: 2, to: 7}", "<t>:1:6: tp.powers: unknown key; did you mean powers_of?"),
         ("[1, -2]", "<t>:1:9: tp.1: -2 is not a count"),
         ("[1, 2.5]", "<t>:1:9: tp.1: 2.5 is not a count"),
+        ("0", "0 is not from 1 to 1e+12"),
+        ("{from: 1, to: 1G, step: 1}", "the range has 1e+09 values, more than 1e+06"),
+        ("{log: [1, 10], per_decade: 10000000}", "the range has 1e+07 values"),
         ("eight", "'eight' is not a count"),
     ],
 )
@@ -69,6 +72,13 @@ def test_what_an_axis_refuses(text, message):
 def test_quantities_are_read_once_the_unit_is_known():
     axis = read_text("{tp: 1, hbm: {from: 80 GB, to: 0.12 TB, step: 20 GB}}", Record).hbm
     assert axis.read(UNITS["B"].read).values() == (80e9, 100e9, 120e9)
+
+
+def test_rates_need_steps_and_bounds_above_zero():
+    with pytest.raises(SpaceError, match=r"step is 0\.0; it must be above 0"):
+        Span(start=0.5, stop=2.0, step=0.0).read(float)
+    with pytest.raises(SpaceError, match=r"a logarithmic axis cannot start at 0\.0"):
+        Log(bounds=(0.0, 2.0), per_decade=3).read(float)
 
 
 def test_a_range_of_names_is_refused():

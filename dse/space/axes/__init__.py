@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 from dse.base.errors import did_you_mean
 from dse.base.family import Family
-from dse.base.units import Count, unit_of
+from dse.base.units import unit_of
 from dse.space.axes._base import Axis, Value
+from dse.space.axes._bounds import Positive
 from dse.space.axes.choice import Choice
 
-__all__ = ["AXES", "Axis", "Choice", "Forms", "Numbers", "Quantities", "Value"]
+__all__ = ["AXES", "Axis", "Choice", "Forms", "Numbers", "Positive", "Quantities", "Value"]
 
 AXES = Family(__name__, Axis)
 
@@ -25,12 +26,14 @@ _LIST, _ONE, _WORD = "a list", "one value", "a word"
 class Forms:
     """Reads a field as an axis; `unit` (a field annotation) reads each value where one is given.
 
-    `words` are texts, such as `auto`, that stand for themselves and not for an axis. The schemas
-    are plain data, so that no more of pydantic is needed here than its calling this.
+    `words` are texts, such as `auto`, that stand for themselves and not for an axis; an axis of
+    names has no `ranges`. The schemas are plain data, so that no more of pydantic is needed here
+    than its calling this.
     """
 
     unit: object = None
     words: tuple[str, ...] = ()
+    ranges: bool = True
 
     def __get_pydantic_core_schema__(self, _source: object, handler: Any) -> Any:
         """Read a value, a list, or the mapping whose keys tell the form."""
@@ -38,7 +41,7 @@ class Forms:
         forms = {
             _tag(kind): _after(handler.generate_schema(form), self._ranged)
             for kind, form in AXES.items()
-            if form.key()
+            if form.key() and self.ranges
         }
         listed = {"type": "list", "items_schema": item}
         choices = {**forms, _LIST: _after(listed, _chosen), _ONE: _after(item, _single)}
@@ -47,15 +50,17 @@ class Forms:
         return {"type": "tagged-union", "choices": choices, "discriminator": self._tag}
 
     def _tag(self, value: object) -> str:
-        return _WORD if isinstance(value, str) and value in self.words else _form(value)
+        if isinstance(value, str) and value in self.words:
+            return _WORD
+        return _form(value) if self.ranges or isinstance(value, list) else _ONE
 
     def _ranged(self, axis: Axis) -> Axis:
         unit = unit_of(self.unit)
         return axis.read(unit.read) if unit else axis
 
 
-Numbers = Annotated[Axis, Forms(Count)]
-"""An axis of counts."""
+Numbers = Annotated[Axis, Forms(Positive)]
+"""An axis of counts, each 1 or more."""
 
 Quantities = Annotated[Axis, Forms()]
 """An axis whose values are read later, when the unit is known."""

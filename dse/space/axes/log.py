@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from dse.base.errors import SpaceError
 from dse.base.keys import Key
 from dse.space.axes._base import Axis, Read, Value
-from dse.space.axes._bounds import number, ordered
+from dse.space.axes._bounds import few, number, ordered
 
 __all__ = ["Log"]
 
@@ -37,6 +37,7 @@ class Log(Axis):
             raise SpaceError(f"a logarithmic axis cannot start at {low}", "start above 0")
         if self.per_decade < 1:
             raise SpaceError(f"{self.per_decade} values per decade are none", "use 1 or more")
+        few(math.log10(high / low) * self.per_decade)
         return type(self)(bounds=(low, high), per_decade=self.per_decade)
 
     def values(self) -> tuple[Value, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from dse.base.keys import Key
 from dse.space.axes._base import Axis, Read, Value
-from dse.space.axes._bounds import number, ordered
+from dse.space.axes._bounds import few, number, ordered
 
 __all__ = ["Span"]
 
@@ -29,7 +29,9 @@ class Span(Axis):
     def read(self, read: Read) -> Self:
         """Return the span with its bounds read; `from` above `to` or no step is an error."""
         start, stop = ordered(read(self.start), read(self.stop))
-        return type(self)(start=start, stop=stop, step=number(read(self.step), "step", above=0))
+        step = number(read(self.step), "step", above=0)
+        few((stop - start) / step)
+        return type(self)(start=start, stop=stop, step=step)
 
     def values(self) -> tuple[Value, ...]:
         """Return `from`, `from + step`, … up to `to`."""
