@@ -15,7 +15,7 @@ from dse.report.record import Funnel, Outcome
 from dse.run.evaluate import SKETCH, Evaluator
 from dse.run.pool import Pool
 from dse.run.worker import KEYS
-from dse.search import METHODS, Answer, Round
+from dse.search import METHODS, Answer, Round, search_each
 from dse.store import Store
 from dse.study import Study
 
@@ -46,10 +46,9 @@ def answer_study(
         retry=retry,
         told=told,
     )
+    asked = question(study, judged, evaluator, on_round)
     search = METHODS[study.search.method]
-    found = search(
-        judged.survivors, Viewed(evaluator), question(study, judged, evaluator, on_round)
-    )
+    found = search_each(search, judged.survivors, Viewed(evaluator), asked, study.compare_by)
     keys = _keys(found.frame, judged.survivors, evaluator)
     results = _with_ids(found.frame, keys)
     front = found.front.select("point").join(results, on="point", maintain_order="left")

@@ -12,7 +12,7 @@ from dse.report.quantities import Quantity, cell, number, quantity
 from dse.report.record import Outcome
 from dse.report.subject import Subject
 
-__all__ = ["Answer", "Fact", "Rival", "answer", "gpus_for"]
+__all__ = ["Answer", "Fact", "answer", "gpus_for"]
 
 Row = Mapping[str, Any]
 GPUS_PER_NODE = 8
@@ -31,40 +31,37 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rival:
-    """The best of another GPU or layout family, and why it is not the answer."""
-
-    what: str
-    point_id: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The recommended point in words and numbers; `headline` says so where nothing is feasible."""
+    """The recommended point in words and numbers, with titled `reasons`; `headline` says so where
+    nothing is feasible.
+    """
 
     feasible: bool
+    title: str
     headline: str
     point_id: str = ""
     facts: tuple[Fact, ...] = ()
-    margins: tuple[str, ...] = ()
-    sure: tuple[str, ...] = ()
-    rivals: tuple[Rival, ...] = ()
+    reasons: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def answer(outcome: Outcome, subject: Subject) -> Answer:
     """The answer of a study."""
     best = outcome.best
     if best is None:
-        return Answer(feasible=False, headline=_nothing(outcome, subject))
+        return Answer(
+            feasible=False, title="Nothing is feasible", headline=_nothing(outcome, subject)
+        )
     return Answer(
         feasible=True,
+        title="Recommended",
         headline=sentence(best),
         point_id=str(best["point_id"]),
         facts=tuple(_facts(best, subject)),
-        margins=tuple(_margins(best, subject, outcome.details.get(best["point_id"], {}))),
-        sure=tuple(_sure(best, outcome, subject)),
-        rivals=tuple(_rivals(outcome, subject, best)),
+        reasons=(
+            ("Margins", tuple(_margins(best, subject, outcome.details.get(best["point_id"], {})))),
+            ("How sure", tuple(_sure(best, outcome))),
+            ("Why not another", tuple(_rivals(outcome, subject, best))),
+        ),
     )
 
 
@@ -141,7 +138,7 @@ def _margins(best: Row, subject: Subject, detail: Mapping[str, Any]) -> list[str
     return found
 
 
-def _sure(best: Row, outcome: Outcome, subject: Subject) -> list[str]:
+def _sure(best: Row, outcome: Outcome) -> list[str]:
     found = []
     banded = [column for column in best if column.startswith("lo_") and best[column] is not None]
     if banded:
@@ -164,7 +161,7 @@ def _sure(best: Row, outcome: Outcome, subject: Subject) -> list[str]:
     return found
 
 
-def _rivals(outcome: Outcome, subject: Subject, best: Row) -> list[Rival]:
+def _rivals(outcome: Outcome, subject: Subject, best: Row) -> list[str]:
     """The best feasible point of every other GPU, then of every other layout family."""
     feasible = outcome.results
     if "feasible" in feasible.columns:
@@ -185,7 +182,7 @@ def _rivals(outcome: Outcome, subject: Subject, best: Row) -> list[Rival]:
     return found[:MOST_RIVALS]
 
 
-def _rival(row: Row, best: Row, subject: Subject) -> Rival:
+def _rival(row: Row, best: Row, subject: Subject) -> str:
     parts = []
     cost = quantity("usd_per_mtok_output")
     for each in (subject.first, subject.x, subject.y, cost):
@@ -194,8 +191,7 @@ def _rival(row: Row, best: Row, subject: Subject) -> Rival:
             text = _against(each, other, mine)
             if text not in parts:
                 parts.append(text)
-    what = f"{row.get('gpu')}, {label(row)}"
-    return Rival(what=what, point_id=str(row["point_id"]), why="; ".join(parts))
+    return f"{row.get('gpu')}, {label(row)}: {'; '.join(parts)}"
 
 
 def _against(each: Quantity, other: float, mine: float) -> str:

@@ -24,9 +24,13 @@ MOST_MEMBERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """Everything that a report says; `datasets` are what its charts name."""
+    """Everything that a report says; `datasets` are what its charts name, `shown` the columns that
+    a chosen point tells of itself, `front` the rows that go with it as files.
+    """
 
-    subject: Subject
+    name: str
+    question: str
+    eyebrow: str
     answer: Answer
     alerts: tuple[str, ...]
     sections: tuple[Section, ...]
@@ -57,7 +61,9 @@ def content(outcome: Outcome) -> Content:
     ]
     there = [part for part in parts if part is not None]
     return Content(
-        subject=about,
+        name=about.name,
+        question=about.question,
+        eyebrow=about.slo_text(),
         answer=answer(outcome, about),
         alerts=tuple(_alerts(outcome)),
         sections=tuple(part.section for part in there),

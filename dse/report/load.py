@@ -69,11 +69,12 @@ def tightened(outcome: Outcome, about: Subject) -> tuple[Figure, Rows] | None:
     if not rows:
         return None
     gpus = sorted({each["gpu"] for each in rows})
+    formats = sorted({each["precision"] for each in rows if each["precision"]})
     others = [f"TTFT ≤ {about.slo.ttft_s:g} s"] if about.slo.ttft_s is not None else []
     figure = Figure(
         name="bounds",
         title="What another TPOT bound would give",
-        spec=charts.bounds(gpus, slo_tpot_s=about.slo.tpot_s).to_dict(),
+        spec=charts.bounds(gpus, formats, slo_tpot_s=about.slo.tpot_s).to_dict(),
         alt="Best goodput per GPU under each TPOT bound, a line a GPU.",
         wide=True,
         caption=" ".join(

@@ -18,7 +18,7 @@ from dse.report.files import Writer, write_all
 from dse.report.record import Outcome
 from dse.report.section import Rows
 
-__all__ = ["FORMATS", "write"]
+__all__ = ["FORMATS", "write", "write_content"]
 
 FORMATS = ("html", "md", "svg", "png", "parquet", "csv", "json")
 DEFAULT = ("html", "md", "svg", "parquet")
@@ -34,12 +34,13 @@ def write(outcome: Outcome, folder: Path, formats: Sequence[str] = DEFAULT) -> l
     a chart, `parquet`, `csv` and `json` the front with every column. Raises `UserError` for an
     unknown format or a folder that cannot be written.
     """
-    for name in formats:
-        if name not in FORMATS:
-            raise UserError(
-                f"no report format {name!r}{did_you_mean(name, FORMATS)}", ", ".join(FORMATS)
-            )
-    found = content(outcome)
+    _require_known(formats)
+    return write_content(content(outcome), folder, formats)
+
+
+def write_content(found: Content, folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Write a report that is already put together; as `write`."""
+    _require_known(formats)
     made: dict[str, str | bytes | Writer] = {}
     if "html" in formats:
         made["index.html"] = html(found)
@@ -52,6 +53,14 @@ def write(outcome: Outcome, folder: Path, formats: Sequence[str] = DEFAULT) -> l
             made |= pictures(found, kind)
     made |= _fronts(found, formats)
     return write_all(folder, made)
+
+
+def _require_known(formats: Sequence[str]) -> None:
+    for name in formats:
+        if name not in FORMATS:
+            raise UserError(
+                f"no report format {name!r}{did_you_mean(name, FORMATS)}", ", ".join(FORMATS)
+            )
 
 
 def html(found: Content) -> str:
@@ -76,8 +85,9 @@ def html(found: Content) -> str:
         csp=policy(scripts),
         version=__version__,
         generated=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        subject=found.subject,
-        slo=found.subject.slo_text(),
+        name=found.name,
+        question=found.question,
+        eyebrow=found.eyebrow,
         answer=found.answer,
         alerts=found.alerts,
         sections=found.sections,

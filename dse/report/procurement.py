@@ -169,11 +169,12 @@ def _figures(
     from dse.report.charts import procurement as charts
 
     names = sorted(set(outcome.results[side.column].drop_nulls()))
+    formats = sorted(set(outcome.results["precision"].drop_nulls()))
     figures = [
         Figure(
             name="break-even",
             title="Break-even price",
-            spec=charts.break_even(side.column, names).to_dict(),
+            spec=charts.break_even(side.column, names, formats).to_dict(),
             alt="Cost of a million output tokens against the price of a GPU hour, a line a GPU.",
             caption="At the same SLO. Dots are the study's prices; where two lines stand at one "
             "height, their prices break even.",
@@ -187,7 +188,7 @@ def _figures(
             Figure(
                 name="interactivity",
                 title="At equal interactivity",
-                spec=charts.interactivity(side.column, names).to_dict(),
+                spec=charts.interactivity(side.column, names, formats).to_dict(),
                 alt="Best output per GPU against the tokens per second that a user sees.",
                 caption="The best simulated point that gives every user at least so many tokens "
                 "per second; nothing is interpolated, and no TTFT is asked for.",
@@ -199,7 +200,7 @@ def _figures(
             Figure(
                 name="fleet",
                 title="GPUs for a load",
-                spec=charts.fleet(side.column, names).to_dict(),
+                spec=charts.fleet(side.column, names, formats).to_dict(),
                 alt="GPUs needed against the load, a line a GPU.",
                 caption="Whole replicas, at the goodput of the best point of each GPU.",
             )

@@ -19,8 +19,8 @@ def readme(found: Content, *, pictures: str = "svg") -> str:
 
 
 def _head(found: Content) -> Iterator[str]:
-    yield f"# {found.subject.question}"
-    yield f"`{found.subject.name}` · {found.subject.slo_text()}"
+    yield f"# {found.question}"
+    yield f"`{found.name}` · {found.eyebrow}"
     best = found.answer
     yield f"**{best.headline}**" if best.feasible else f"**Nothing is feasible.** {best.headline}"
     if best.facts:
@@ -29,12 +29,9 @@ def _head(found: Content) -> Iterator[str]:
             extra = f" ({fact.band or fact.note})" if fact.band or fact.note else ""
             lines.append(f"| {fact.title} | {fact.value} {fact.unit}{extra} |")
         yield "\n".join(lines)
-    for title, items in (("Margins", best.margins), ("How sure", best.sure)):
+    for title, items in best.reasons:
         if items:
             yield f"**{title}**\n\n" + "\n".join(f"- {item}" for item in items)
-    if best.rivals:
-        items = tuple(f"{rival.what}: {rival.why}" for rival in best.rivals)
-        yield "**Why not another**\n\n" + "\n".join(f"- {item}" for item in items)
     for alert in found.alerts:
         yield f"> {alert}"
 

@@ -14,7 +14,7 @@ from dse.report.tables import Table, front_table, near_misses
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["summary"]
+__all__ = ["grid", "summary"]
 
 MOST_ROWS = 10
 _PADDING = 2
@@ -41,7 +41,7 @@ def summary(outcome: Outcome, width: int = 100, *, report: Path | None = None) -
     if best.feasible:
         parts.append(Padding(_front(outcome, about, width), (1, 0, 0, 0)))
     elif outcome.near_misses.height:
-        parts.append(Padding(_grid(near_misses(outcome.near_misses.head(5)), width), (1, 0, 0, 0)))
+        parts.append(Padding(grid(near_misses(outcome.near_misses.head(5)), width), (1, 0, 0, 0)))
     parts.append(Padding(Text(funnel_line(outcome.funnel, outcome.front.height)), (1, 0, 0, 0)))
     if statement := outcome.certificate.get("statement"):
         style = "" if outcome.certificate.get("valid", True) else "bold red"
@@ -96,28 +96,29 @@ def _front(outcome: Outcome, about: Subject, width: int) -> "RenderableType":
     whole = front_table(outcome.front, about)
     shown = replace(whole, rows=whole.rows[:MOST_ROWS])
     more = outcome.front.height - MOST_ROWS
-    parts = [_grid(shown, width)]
+    parts = [grid(shown, width)]
     if more > 0:
         parts.append(Text(f"  … and {more:,} more on the front", style="dim"))
     return Group(*parts)
 
 
-def _grid(found: Table, width: int) -> "RenderableType":
+def grid(found: Table, width: int) -> "RenderableType":
+    """A table for a terminal: as many of its columns as fit whole into `width`."""
     from rich import box
     from rich.table import Table as Grid
 
     kept = fitting(found, width)
-    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    shown = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index in kept:
         head, unit = split(found.heads[index])
         title = f"{head}\n{unit}" if unit else head
         if found.numeric[index]:
-            grid.add_column(title, justify="right", no_wrap=True)
+            shown.add_column(title, justify="right", no_wrap=True)
         else:
-            grid.add_column(title, no_wrap=True)
+            shown.add_column(title, no_wrap=True)
     for row in found.rows:
-        grid.add_row(*(row[index] for index in kept))
-    return grid
+        shown.add_row(*(row[index] for index in kept))
+    return shown
 
 
 def fitting(found: Table, width: int) -> list[int]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import polars as pl
 
 from dse.search import bound, exhaustive, optuna
+from dse.search.grouped import search_each
 from dse.search.question import (
     Answer,
     Bound,
@@ -33,4 +34,5 @@ __all__ = [
     "Round",
     "Search",
     "Violation",
+    "search_each",
 ]

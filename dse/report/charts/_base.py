@@ -51,6 +51,17 @@ def upward(each: Quantity, **options: Any) -> alt.Axis:
     return alt.Axis(title=each.label + arrow, **options)
 
 
+def dashes(precisions: Sequence[str]) -> dict[str, Any]:
+    """The encoding that gives each precision's lines a dash of their own, where there are more."""
+    if len(precisions) < 2:
+        return {"detail": alt.Detail("precision:N")}
+    patterns = [[1, 0], [6, 3], [2, 3], [8, 3, 2, 3]]
+    scale = alt.Scale(
+        domain=list(precisions), range=[patterns[i % 4] for i in range(len(precisions))]
+    )
+    return {"strokeDash": alt.StrokeDash("precision:N", scale=scale, title="weights / KV")}
+
+
 def tooltips(columns: Sequence[str]) -> list[alt.Tooltip]:
     """What hovering shows: texts as they are, numbers in their shown unit.
 

@@ -10,6 +10,7 @@ from dse.report.charts._base import (
     HEIGHT,
     PICKED,
     axis,
+    dashes,
     layered,
     named,
     picked,
@@ -110,11 +111,7 @@ def _lines(axes: FrontAxes, base: alt.Chart) -> list[alt.Chart]:
     )
     line = line.encode(x=_x(axes), y=_y(axes), order=alt.Order(f"{axes.x.column}_shown:Q"))
     if len(axes.precisions) > 1:
-        line = line.encode(
-            strokeDash=alt.StrokeDash(
-                "precision:N", sort=list(axes.precisions), title="front of weights / KV"
-            )
-        )
+        line = line.encode(**dashes(axes.precisions))
     found = [line]
     if axes.optimistic:
         dashed = shown(alt.Chart(named("optimistic")), [axes.x.column, axes.y.column]).mark_line(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from dse.report.charts._base import PICKED, layered, named, picked, tooltips
+from dse.report.charts._base import PICKED, dashes, layered, named, picked, tooltips
 from dse.report.charts.theme import colours
 from dse.report.quantities import quantity
 
@@ -54,7 +54,9 @@ def latency(
     return layered(layers, HEIGHT).add_params(picked())
 
 
-def bounds(gpus: Sequence[str], *, slo_tpot_s: float | None) -> alt.LayerChart:
+def bounds(
+    gpus: Sequence[str], precisions: Sequence[str] = (), *, slo_tpot_s: float | None
+) -> alt.LayerChart:
     """Best goodput per GPU against the TPOT bound. Dataset `bounds`, bound in seconds."""
     each = quantity("tpot_p99_s")
     y = quantity("goodput_req_per_s_per_gpu")
@@ -65,7 +67,6 @@ def bounds(gpus: Sequence[str], *, slo_tpot_s: float | None) -> alt.LayerChart:
             x=alt.X("bound:Q", scale=_LOG, title="TPOT bound (ms)"),
             y=alt.Y(f"{y.column}:Q", title=f"{y.label} ↑ better"),
             color=alt.Color("gpu:N", scale=colours(gpus), title="GPU"),
-            detail="precision:N",
         )
     )
     tip = [
@@ -73,7 +74,7 @@ def bounds(gpus: Sequence[str], *, slo_tpot_s: float | None) -> alt.LayerChart:
         alt.Tooltip("bound:Q", title="TPOT bound (ms)", format=",.4~g"),
         alt.Tooltip(f"{y.column}:Q", title=y.label, format=",.4~g"),
     ]
-    line = base.mark_line(strokeWidth=1.8, interpolate="step-after")
+    line = base.mark_line(strokeWidth=1.8, interpolate="step-after").encode(**dashes(precisions))
     dots = base.mark_point(filled=True, size=30, opacity=1, cursor="pointer").encode(tooltip=tip)
     return layered([*_rule("x", slo_tpot_s, each.scale), line, dots], HEIGHT)
 

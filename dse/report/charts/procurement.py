@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from dse.report.charts._base import layered, named, tooltips
+from dse.report.charts._base import dashes, layered, named, tooltips
 from dse.report.charts.theme import colours
 from dse.report.quantities import quantity
 
@@ -14,7 +14,7 @@ __all__ = ["break_even", "contexts", "fleet", "interactivity"]
 HEIGHT = 260
 
 
-def break_even(column: str, names: Sequence[str]) -> alt.LayerChart:
+def break_even(column: str, names: Sequence[str], precisions: Sequence[str] = ()) -> alt.LayerChart:
     """USD per million output tokens against USD per GPU hour.
 
     Datasets `price_lines` (two rows a line) and `price_dots`.
@@ -24,9 +24,9 @@ def break_even(column: str, names: Sequence[str]) -> alt.LayerChart:
         "x": alt.X(f"{x.column}:Q", title=x.label),
         "y": alt.Y(f"{y.column}:Q", title=y.label),
         "color": _colour(column, names),
-        "detail": "precision:N",
     }
-    line = alt.Chart(named("price_lines")).mark_line(strokeWidth=1.6).encode(**at)
+    line = alt.Chart(named("price_lines")).mark_line(strokeWidth=1.6)
+    line = line.encode(**at, **dashes(precisions))
     dots = alt.Chart(named("price_dots")).mark_point(filled=True, size=80, opacity=1)
     tip = [
         *tooltips([column, "precision", "layout"]),
@@ -36,7 +36,9 @@ def break_even(column: str, names: Sequence[str]) -> alt.LayerChart:
     return layered([line, dots.encode(**at, tooltip=tip)], HEIGHT)
 
 
-def interactivity(column: str, names: Sequence[str]) -> alt.LayerChart:
+def interactivity(
+    column: str, names: Sequence[str], precisions: Sequence[str] = ()
+) -> alt.LayerChart:
     """Best output per GPU against the tokens/s a user sees at least. Dataset `interactivity`."""
     y = quantity("output_tok_per_s_per_gpu")
     at: dict[str, Any] = {
@@ -47,7 +49,6 @@ def interactivity(column: str, names: Sequence[str]) -> alt.LayerChart:
         ),
         "y": alt.Y(f"{y.column}:Q", title=f"{y.label} ↑ better"),
         "color": _colour(column, names),
-        "detail": "precision:N",
     }
     base = alt.Chart(named("interactivity")).encode(**at)
     tip = [
@@ -55,7 +56,7 @@ def interactivity(column: str, names: Sequence[str]) -> alt.LayerChart:
         alt.Tooltip(f"{y.column}:Q", title=y.label, format=",.4~g"),
         alt.Tooltip("usd_per_mtok_output:Q", title="USD/Mtok output", format=",.4~g"),
     ]
-    line = base.mark_line(strokeWidth=1.6, interpolate="step-before")
+    line = base.mark_line(strokeWidth=1.6, interpolate="step-before").encode(**dashes(precisions))
     dots = base.mark_point(filled=True, size=60, opacity=1, cursor="pointer")
     return layered([line, dots.encode(tooltip=tip)], HEIGHT)
 
@@ -76,18 +77,18 @@ def contexts(column: str, names: Sequence[str]) -> alt.LayerChart:
     return layered([bars], HEIGHT)
 
 
-def fleet(column: str, names: Sequence[str]) -> alt.LayerChart:
+def fleet(column: str, names: Sequence[str], precisions: Sequence[str] = ()) -> alt.LayerChart:
     """GPUs needed against the load. Dataset `fleet`."""
     log = alt.Scale(type="log", nice=False, padding=10)
     base = alt.Chart(named("fleet")).encode(
         x=alt.X("target_req_per_s:Q", title="load (req/s)", scale=log),
         y=alt.Y("gpus_needed:Q", title="GPUs needed ↓ better", scale=log),
         color=_colour(column, names),
-        detail="precision:N",
         tooltip=[*tooltips([column, "precision"]), "target_req_per_s:Q", "gpus_needed:Q"],
     )
     dots = base.mark_point(filled=True, size=60, opacity=1)
-    return layered([base.mark_line(strokeWidth=1.6), dots], HEIGHT)
+    line = base.mark_line(strokeWidth=1.6).encode(**dashes(precisions))
+    return layered([line, dots], HEIGHT)
 
 
 def _colour(column: str, names: Sequence[str]) -> alt.Color:
