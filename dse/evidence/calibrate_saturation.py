@@ -160,6 +160,7 @@ def fit_saturation(rows: Sequence[SweepRow], *, date: str) -> SaturationFit:
         residual_quantiles=_quantiles(error),
         tpot_quantiles=_quantiles(tpot_error / TPOT_WEIGHT),
         mape=float(np.mean(np.abs(np.expm1(error)))),
+        median_ape=float(np.median(np.abs(np.expm1(error)))),
         date=date,
         source="; ".join(sorted({row.source or "not stated" for row in measured})),
     )
@@ -193,6 +194,7 @@ def write_fit(fit: SaturationFit, path: str | Path) -> None:
         "tpot_quantiles: # of log(predicted / measured) mean TPOT",
         f"  {_mapping(fit.tpot_quantiles)}",
         f"mape: {fit.mape:.4f}",
+        f"median_ape: {fit.median_ape:.4f}",
         f'date: "{fit.date}"',
         f"source: {_folded(fit.source)}",
     ]

@@ -63,7 +63,8 @@ class SaturationFit:
     """Constants fitted to measured rows of one GPU and engine, with their provenance.
 
     `intervals` by constant; `residual_quantiles` and `tpot_quantiles` of log(predicted ÷ measured)
-    throughput and mean TPOT, by probability; `rows` says which rows were seen, `source` where they
+    throughput and mean TPOT, by probability; `mape` and `median_ape` are of throughput on the rows
+    that were fitted; `rows` says which rows were seen, `source` where they
     were published.
     """
 
@@ -76,6 +77,7 @@ class SaturationFit:
     residual_quantiles: Mapping[str, float]
     tpot_quantiles: Mapping[str, float]
     mape: float
+    median_ape: float
     date: str
     source: str
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -33,6 +33,7 @@ FIT = SaturationFit(
     residual_quantiles={},
     tpot_quantiles={},
     mape=0.0,
+    median_ape=0.0,
     date="2026-01-01",
     source=worlds.SOURCE,
 )

@@ -37,6 +37,7 @@ rows: made for tests
 residual_quantiles: {"0.5": 0.0}
 tpot_quantiles: {"0.5": 0.0}
 mape: 0.02
+median_ape: 0.01
 date: "2026-01-01"
 source: worlds
 """
