@@ -26,7 +26,7 @@ Array = npt.NDArray[np.floating[Any]]
 SOURCE = "aiconfigurator-core 0.12.0 (Apache-2.0), measured latencies; own fit"
 MOST_ROWS = 25_000
 HELD_OUT = 6  # one group in six
-FEW_ROWS = 3_000  # below this a smaller network, or it would learn the rows by heart
+FEW_ROWS = 1_300  # below this a smaller network, or it would learn the rows by heart
 
 # A GEMM sweep whose fastest tenth takes this long timed the host, not the kernel; a 16-bit sweep
 # whose large shapes stay below this share of the peak ran on a throttled or wrongly built stack.
@@ -126,7 +126,7 @@ def subsample(rows: npt.NDArray[np.int64], most: int = MOST_ROWS) -> npt.NDArray
 
 def settings_for(n_rows: int) -> FitSettings:
     """The network of a slice of `n_rows`."""
-    return FitSettings(hidden=(12, 12), steps=2000) if n_rows < FEW_ROWS else FitSettings()
+    return FitSettings(hidden=(16, 16), steps=3000) if n_rows < FEW_ROWS else FitSettings()
 
 
 def fit_slice(part: Slice, gpu: GPU) -> SliceFit | Excluded:

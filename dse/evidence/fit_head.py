@@ -54,9 +54,9 @@ class FitSettings:
     """How a head is fitted; the defaults are what the shipped coefficients use."""
 
     hidden: tuple[int, int] = (32, 32)
-    steps: int = 4000
-    batch_rows: int = 512
-    learning_rate: float = 6e-3
+    steps: int = 6000
+    batch_rows: int = 256
+    learning_rate: float = 1.5e-2
     huber: float = 0.04
     seed: int = 0
     start: tuple[float, float, float, float] = (0.8, 0.8, 0.8, 1.2)
