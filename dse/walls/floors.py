@@ -6,7 +6,7 @@ simulator: peak rates, floor constants, mean-rank experts, perfect packing, no q
 itself makes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,9 @@ import numpy as np
 from dse.cost.coefficients import MAX_KNOTS
 from dse.model.ops import Num
 
-Columns = Mapping[str, Any]
+Columns = MutableMapping[str, Any]
+CEILING = "ceiling"
+TINY = 1e-18
 LINES = ("hbm", "flop", "sfu", "net")
 
 
@@ -79,28 +81,24 @@ def tokens_per_s(c: Columns, *, slo_tpot_s: Num | None = None) -> Num:
     of an answer comes with its prompt, so a share f of the tokens is decoded, and the rate is at
     most `q / (f·(a/n + b) + q·ρ)` at the mean n. Slots, KV and the SLO bound n.
     """
-    q, slots, by_kv = c["tokens_per_step_max"], _slots(c), _requests_in_kv(c)
-    running, lines = np.minimum(slots, by_kv), _lines(c)
+    slots, q, known = _slots(c), c["tokens_per_step_max"], _ceiling(c)
+    hbm, net = known.lines["hbm"], known.lines["net"]
+    running = np.maximum(np.minimum(slots, known.by_kv), TINY)
     # The chord falls with its length, so the shorter of two lengths gives the greater.
-    chord = np.maximum(_chord(c, slots), _chord(c, by_kv))
-    slope, fitting = c["dp"] * q * chord, running
+    slope = np.maximum(c["dp"] * q * _chord(c, slots), known.slope_in_kv)
+    # What a step reads whatever its batch: the chord's share of one request is taken out.
+    step = slope / -c["dp"] + hbm.step
+    fitting = running
     if slo_tpot_s is not None:
         bound = q * slo_tpot_s
-        room = np.maximum(bound - lines["hbm"].step + q * chord, 0.0)
-        fitting = np.minimum(running, _fitting(lines, bound))
-        fitting = np.minimum(fitting, room / (lines["hbm"].tight + slope))
-    decoded, inverse = 1.0 - 1.0 / c["osl_low_tokens"], 1.0 / (fitting + 1e-18)
-    hbm, net = lines["hbm"], lines["net"]
-    by_hbm = decoded * ((hbm.step - q * chord) * inverse + (hbm.request + slope))
-    by_net = decoded * net.step * inverse + (decoded * net.request + _prompt_share(c, "net"))
-    of_requests = greatest(
-        [decoded * lines[line].request + _prompt_share(c, line) for line in ("flop", "sfu")]
-    )
-    busy = np.maximum(np.maximum(by_hbm + _prompt_share(c, "hbm"), by_net), of_requests)
+        fitting = np.maximum(bound - step, TINY) / (slope + hbm.tight)
+        fitting = np.minimum(fitting, np.minimum(running, _fitting(known.lines, bound)))
+    inverse = 1.0 / fitting
+    by_hbm = step * inverse + slope + known.request["hbm"]
+    by_net = net.step * inverse + known.request["net"]
+    busy = np.maximum(np.maximum(by_hbm, by_net), known.busiest)
     # A request's own steps follow one another, however many micro-batches the stages hold.
-    in_series = greatest([line.step + line.request / c["dp"] for line in lines.values()])
-    alone = running / (decoded * in_series + 1e-18)
-    rate = q * c["dp"] * c["n_replicas"] * np.minimum(c["pp"] / (busy + 1e-18), alone)
+    rate = np.minimum(c["pp"] / busy, running / known.in_series) * known.scale
     if not np.any(c["is_disaggregated"]):
         return rate
     apart = np.minimum(rate, prefilled_tokens_per_s(c))
@@ -170,6 +168,45 @@ class _Line(NamedTuple):
     tight: Num
 
 
+class _Ceiling(NamedTuple):
+    """What the ceiling of a point needs and no load changes.
+
+    `request` are seconds per request and step, its prompt's share in them; `busiest` the largest of
+    those that no batch dilutes; `in_series` a step of one request alone; `scale` requests per step
+    and rank → tokens/s of the deployment.
+    """
+
+    lines: dict[str, _Line]
+    by_kv: Num
+    slope_in_kv: Num
+    request: dict[str, Num]
+    busiest: Num
+    in_series: Num
+    scale: Num
+
+
+def _ceiling(c: Columns) -> _Ceiling:
+    """The ceiling's constants, kept in `c`, as loads are looked at in parts."""
+    if CEILING not in c:
+        q, lines, by_kv = c["tokens_per_step_max"], _lines(c), _requests_in_kv(c)
+        decoded = np.maximum(1.0 - 1.0 / c["osl_low_tokens"], 1e-9)
+        share = q * (1.0 - c["is_disaggregated"]) / c["osl_high_tokens"] / decoded
+        request = {
+            line: lines[line].request + share * prompt_work_s(c, line, c["dp"]) for line in LINES
+        }
+        c[CEILING] = _Ceiling(
+            lines=lines,
+            by_kv=by_kv,
+            slope_in_kv=c["dp"] * q * _chord(c, by_kv),
+            request=request,
+            busiest=np.maximum(request["flop"], request["sfu"]),
+            in_series=greatest([each.step + each.request / c["dp"] for each in lines.values()]),
+            scale=q * c["dp"] * c["n_replicas"] / decoded,
+        )
+    found: _Ceiling = c[CEILING]
+    return found
+
+
 def _lines(c: Columns) -> dict[str, _Line]:
     """Every resource, with the experts of one request alone; a batch reads the chord's more."""
     q, dp = c["tokens_per_step_max"], c["dp"]
@@ -216,14 +253,8 @@ def _fitting(lines: Mapping[str, _Line], bound_s: Num) -> Num:
     rooms = []
     for line in ("flop", "sfu", "net"):
         room = np.maximum(bound_s - lines[line].step, 0.0)
-        rooms.append(-room / (lines[line].tight + 1e-18))
-    return -greatest(rooms)
-
-
-def _prompt_share(c: Columns, line: str) -> Num:
-    """Seconds of one resource that prompts take for the tokens of one request's step."""
-    share = c["tokens_per_step_max"] * (1.0 - c["is_disaggregated"]) / c["osl_high_tokens"]
-    return share * prompt_work_s(c, line, c["dp"])
+        rooms.append(room / (lines[line].tight + TINY))
+    return np.maximum(np.minimum(np.minimum(rooms[0], rooms[1]), rooms[2]), TINY)
 
 
 def _span(c: Columns) -> Num:

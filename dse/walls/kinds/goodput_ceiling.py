@@ -38,9 +38,9 @@ class GoodputCeiling(Wall):
         n, in_flight = c["n_requests"], c["concurrency"]
         good = c["slo_attainment"] * n
         longest_s = c["slo_ttft_s"] + (c["osl_high_tokens"] - 1.0) * c["slo_tpot_s"]
-        last_start_s = good * longest_s / np.maximum(in_flight - (n - good), 1e-9)
+        starts_in_longest = np.maximum(in_flight - (n - good), 1e-9) / np.maximum(good, 1e-9)
         done = np.maximum(good - in_flight, 0.0)
-        return done * c["osl_low_tokens"] / np.maximum(last_start_s, 1e-12)
+        return done * starts_in_longest * (c["osl_low_tokens"] / longest_s)
 
     def limit(self, c: Columns) -> Num:
         return tokens_per_s(c, slo_tpot_s=c["slo_tpot_s"])
