@@ -19,8 +19,11 @@ SHARES = {"bound": (0.02, 0.2), "exhaustive": (1.0, 1.0), "optuna": (1.0, 1.0)}
 PROBES = 8
 """Simulations that bracket and bisect the highest rate of one deployment."""
 
-# The compiled step loop on one core: seconds a run, an admitted or finished request, a step.
-RUN_S, REQUEST_S, STEP_S = 4e-3, 4e-6, 1e-6
+IN_FLIGHT = 32.0
+"""Requests that run together under a rate that suits the deployment."""
+
+# The compiled step loop on one core of a small machine: seconds a run, a request, a step.
+RUN_S, REQUEST_S, STEP_S = 1e-3, 7e-6, 2.2e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +72,9 @@ def _requests(study: Study) -> pl.Expr:
 
 
 def _in_flight(study: Study) -> pl.Expr:
-    """Return the requests that decode together, or one where the load does not say."""
+    """Return the requests that decode together, or a usual number where the load does not say."""
     closed = study.load in {"closed_loop", "concurrency"}
-    return pl.col("concurrency").cast(pl.Float64) if closed else pl.lit(1.0)
+    return pl.col("concurrency").cast(pl.Float64) if closed else pl.lit(IN_FLIGHT)
 
 
 def _legal(study: Study) -> tuple[int, int, float]:
