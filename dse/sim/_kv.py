@@ -136,6 +136,8 @@ def share(f: Any, st: State, t: int, r: int, hits: int) -> None:
 @jit
 def grow(f: Any, st: State, t: int, r: int, tokens: int) -> bool:
     """Give a request room for `tokens` tokens; False if there is none."""
+    if f.uniform and tokens <= st.rq[r].held * f.block_tokens:
+        return True
     missing = units_of(f, st, tokens) - st.rq[r].held
     if missing <= 0:
         return True
@@ -149,10 +151,11 @@ def grow(f: Any, st: State, t: int, r: int, tokens: int) -> bool:
 @jit
 def publish(f: Any, st: State, t: int, r: int) -> None:
     """Let others share the full blocks with content that a request has computed."""
-    if f.n_keys == 0:
+    known = st.rq[r].held_keys
+    if known >= st.rq[r].key_count or st.rq[r].computed < (known + 1) * f.block_tokens:
         return
     full = min(st.rq[r].key_count, st.rq[r].computed // f.block_tokens)
-    for i in range(st.rq[r].held_keys, full):
+    for i in range(known, full):
         key = st.keys[st.rq[r].key_start + i]
         if st.nd[t, key].present:
             hold(f, st, t, key)
@@ -161,7 +164,7 @@ def publish(f: Any, st: State, t: int, r: int) -> None:
         else:
             st.nd[t, key].present = True
             st.nd[t, key].holders = 1
-    st.rq[r].held_keys = max(st.rq[r].held_keys, full)
+    st.rq[r].held_keys = full
 
 
 @jit

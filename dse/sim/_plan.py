@@ -55,13 +55,19 @@ def leave(st: State, t: int, s: int, r: int) -> None:
 
 @jit
 def add_chunk(st: State, t: int, s: int, r: int, new: int, decode: bool) -> None:
-    """Put `new` tokens of a request in the batch."""
+    """Put `new` tokens of a request in the batch and in its sums."""
     i = st.ts[t, s].chunk_n
     st.ch[t, s, i].request = r
     st.ch[t, s, i].new = new
     st.ch[t, s, i].context = st.rq[r].computed
     st.ch[t, s, i].decode = decode
     st.ts[t, s].chunk_n = i + 1
+    if decode:
+        st.tg[t].n_decode += 1
+        st.tg[t].context += st.rq[r].computed + new
+    else:
+        st.tg[t].n_chunks += 1
+        st.tg[t].new += new
 
 
 @jit
@@ -154,6 +160,7 @@ def admit(f: Any, st: State, t: int, s: int, budget: int, now: float) -> int:
 def plan_once(f: Any, st: State, t: int, s: int, now: float) -> tuple[int, int]:
     """Form the batch of one slot on one rank; returns how many were admitted and gave way."""
     st.ts[t, s].chunk_n = 0
+    st.tg[t].n_decode = st.tg[t].context = st.tg[t].n_chunks = st.tg[t].new = 0
     if f.empty_only:
         if st.ts[t, s].run_n > 0:
             return 0, continue_running(f, st, t, s, NO_LIMIT_TOKENS)[1]
@@ -175,7 +182,4 @@ def plan(f: Any, st: State, t: int, s: int, now: float) -> bool:
         plan_once(f, st, t, s, now)
     if admitted + gave_way > 0 or st.ts[t, s].chunk_n != st.ts[t, s].run_n:
         return False
-    n_decode = 0
-    for i in range(st.ts[t, s].chunk_n):
-        n_decode += st.ch[t, s, i].decode
-    return bool(n_decode == st.ts[t, s].chunk_n)
+    return bool(st.tg[t].n_chunks == 0)

@@ -66,23 +66,6 @@ def rank_seconds(f: Any, st: State, tb: Curves, stage: int, t: int, s: int) -> f
 
 
 @jit
-def add_up(f: Any, st: State, t: int, s: int) -> None:
-    """Sum the batch of one rank into `scratch[t]`."""
-    n_decode, context, new, n_chunks = 0, 0, 0, 0
-    for i in range(st.ts[t, s].chunk_n):
-        if st.ch[t, s, i].decode:
-            n_decode += 1
-            context += st.ch[t, s, i].context + st.ch[t, s, i].new
-        else:
-            n_chunks += 1
-            new += st.ch[t, s, i].new
-    st.tg[t].n_decode = n_decode
-    st.tg[t].context = context
-    st.tg[t].new = new
-    st.tg[t].n_chunks = n_chunks
-
-
-@jit
 def host_of(f: Any, st: State, low: int) -> float:
     """Seconds of the host for the busiest of a replica's ranks."""
     most = 0.0

@@ -8,7 +8,7 @@ from dse.cost.tally import GROUP, TallyArrays
 from dse.sim._jit import entry, jit
 from dse.sim._kv import fresh_lists, publish, release
 from dse.sim._plan import leave, plan, push_waiting
-from dse.sim._price import add_up, count, count_rank, step_seconds
+from dse.sim._price import count, count_rank, step_seconds
 from dse.sim._skip import add_gap, leap
 from dse.sim._state import Curves, State
 
@@ -147,19 +147,36 @@ def finish(f: Any, st: State, t: int, s: int, r: int, now: float) -> None:
 
 @jit
 def end_step(f: Any, st: State, e: int, s: int, now: float) -> bool:
-    """End a micro-batch; True if someone finished."""
+    """End a micro-batch; True if all that run now decode, and all had a token."""
     st.es[e, s].end_s = INFINITY
     st.rp[e].dirty = True
-    finished = False
+    all_decode = True
     for t in range(e * f.dp, (e + 1) * f.dp):
+        going_on = 0
         for i in range(st.ts[t, s].chunk_n):
             r = st.ch[t, s, i].request
             advance(f, st, t, s, i, now)
             publish(f, st, t, r)
             if st.rq[r].generated >= st.rq[r].osl:
                 finish(f, st, t, s, r, now)
-                finished = True
-    return finished
+                st.rp[e].stable = False
+            elif st.rq[r].last_s == now:
+                going_on += 1
+        all_decode = all_decode and going_on == st.ts[t, s].run_n
+    return all_decode
+
+
+@jit
+def finish_done(f: Any, st: State, e: int, now: float) -> None:
+    """Let go, in order, of the requests that have all of their tokens after a leap."""
+    for t in range(e * f.dp, (e + 1) * f.dp):
+        i = 0
+        while i < st.ts[t, 0].run_n:
+            r = st.ch[t, 0, i].running
+            if st.rq[r].generated >= st.rq[r].osl:
+                finish(f, st, t, 0, r, now)
+            else:
+                i += 1
 
 
 @jit
@@ -169,7 +186,6 @@ def begin(f: Any, st: State, tb: Curves, ty: TallyArrays, e: int, s: int, now: f
     for t in range(low, low + f.dp):
         stable = plan(f, st, t, s, now) and stable
         chunks += st.ts[t, s].chunk_n
-        add_up(f, st, t, s)
     if chunks == 0:
         return False
     seconds, latency, added, m_group = step_seconds(f, st, tb, low, s)
@@ -238,18 +254,36 @@ def first_end(f: Any, st: State) -> tuple[int, int]:
 
 
 @jit
+def is_blocked(f: Any, st: State, e: int) -> bool:
+    """Whether the next plan cannot admit, and its budget holds a token of each that runs."""
+    for t in range(e * f.dp, (e + 1) * f.dp):
+        running = st.ts[t, 0].run_n
+        if st.tg[t].heap_n > 0 and running < f.max_seqs and not (f.empty_only and running > 0):
+            return False
+        if running > f.max_tokens and not f.empty_only:
+            return False
+    return True
+
+
+@jit
 def end_and_leap(
     f: Any, st: State, tb: Curves, ty: TallyArrays, e: int, s: int, now: float
 ) -> None:
     """End a step, and where its batch can only go on decoding, run on to the next event."""
-    finished = end_step(f, st, e, s, now)
-    if finished or not st.rp[e].stable or f.pp > 1 or f.n_draft > 0:
+    all_decode = end_step(f, st, e, s, now)
+    if not all_decode or f.pp > 1 or f.n_draft > 0:
         return
-    later = leap(f, st, tb, ty, e, now, others_next(f, st, e))
+    if not (st.rp[e].stable or is_blocked(f, st, e)):
+        return
+    # What finishes early is seen by no one else than the replica itself.
+    last = f.n_replicas == 1 and (f.dp == 1 or not f.least_loaded)
+    later = leap(f, st, tb, ty, e, now, others_next(f, st, e), last)
     if later > now:
         st.rp[e].dirty = False
         st.rp[e].free_s = later
         st.rp[e].wake_s = later
+        if last:
+            finish_done(f, st, e, later)
 
 
 @jit

@@ -16,6 +16,7 @@ from dse.sim._state import Curves, State
 
 # As in `dse.sim.totals`.
 GAP_BASE, GAP_BINS = (1023 - 20) << 8, 32 << 8
+NOBODY = 1 << 60
 
 
 @jit
@@ -30,13 +31,13 @@ def add_gap(st: State, seconds: float, times: int) -> None:
 
 @jit
 def steps_left(f: Any, st: State, low: int) -> int:
-    """Steps until the one in which some request of the replica has its last token."""
-    least = 1 << 60
+    """Steps until some request of the replica has its last token; 0 where none runs."""
+    least = NOBODY
     for t in range(low, low + f.dp):
         for i in range(st.ts[t, 0].run_n):
             r = st.ch[t, 0, i].running
             least = min(least, st.rq[r].osl - st.rq[r].generated)
-    return least - 1
+    return 0 if least == NOBODY else int(least)
 
 
 @jit
@@ -64,6 +65,16 @@ def flush_cell(st: State, ty: TallyArrays, t: int) -> None:
 
 
 @jit
+def residue_of(f: Any, st: State, r: int) -> int:
+    """Context of a request modulo the block, without a division where blocks are counted."""
+    computed = st.rq[r].computed
+    if f.uniform:
+        over = computed - (st.rq[r].held - 1) * f.block_tokens
+        return 0 if over == f.block_tokens else int(over)
+    return int(computed % f.block_tokens)
+
+
+@jit
 def prepare(f: Any, st: State, tb: Curves, low: int) -> int:
     """Sum up the batch of each rank; returns the tokens of the expert group."""
     m_group = 0
@@ -72,9 +83,9 @@ def prepare(f: Any, st: State, tb: Curves, low: int) -> int:
         for i in range(f.block_tokens):
             st.residue[t, i] = 0
         for i in range(n):
-            computed = st.rq[st.ch[t, 0, i].running].computed
-            context += computed + 1
-            st.residue[t, computed % f.block_tokens] += 1
+            r = st.ch[t, 0, i].running
+            context += st.rq[r].computed + 1
+            st.residue[t, residue_of(f, st, r)] += 1
         st.tg[t].n_decode = n
         st.tg[t].context = context
         st.tg[t].new = 0
@@ -169,9 +180,10 @@ def settle(
             st.rq[r].computed += steps
             st.rq[r].generated += steps
             st.rq[r].last_s = now
-            held = max(st.rq[r].held, units_of(f, st, st.rq[r].computed))
-            units += held - st.rq[r].held
-            st.rq[r].held = held
+            if not f.uniform or st.rq[r].computed > st.rq[r].held * f.block_tokens:
+                held = units_of(f, st, st.rq[r].computed)
+                units += held - st.rq[r].held
+                st.rq[r].held = held
         take(f, st, t, units)
         for i in range(n):
             publish(f, st, t, st.ch[t, 0, i].running)
@@ -184,10 +196,15 @@ def settle(
 
 
 @jit
-def leap(f: Any, st: State, tb: Curves, ty: TallyArrays, e: int, now: float, until: float) -> float:
-    """Run steps from `now` on while nothing can change the batch; returns when the last ends."""
+def leap(
+    f: Any, st: State, tb: Curves, ty: TallyArrays, e: int, now: float, until: float, last: bool
+) -> float:
+    """Run steps from `now` on while nothing can change the batch; returns when the last ends.
+
+    With `last` the step in which some request has its last token is one of them.
+    """
     low = e * f.dp
-    most = steps_left(f, st, low)
+    most = steps_left(f, st, low) - (0 if last else 1)
     if most <= 0 or now >= until:
         return now
     m_group = prepare(f, st, tb, low)

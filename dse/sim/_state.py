@@ -26,7 +26,8 @@ FIXED = np.dtype(
         "full_bytes", "fixed_bytes", "step_s", "request_s", "prefill_token_s", "arrival_s",
         "acceptance",
     )]
-    + [("seed", "u8")]
+    + [("seed", "u8")],
+    align=True,
 )  # fmt: skip
 
 REQUEST = np.dtype(
@@ -36,7 +37,8 @@ REQUEST = np.dtype(
     )]
     + [(name, "f8") for name in (
         "arrival_s", "think", "asked", "admitted_s", "first_s", "last_s", "finish_s",
-    )]
+    )],
+    align=True,
 )  # fmt: skip
 
 # A rank: its free units and queue; the sums of its batch; its row and cell of the decode table with
@@ -50,14 +52,17 @@ TARGET = np.dtype(
 )  # fmt: skip
 PLACE = np.dtype([("run_n", "i8"), ("chunk_n", "i8")])
 CHUNK = np.dtype(
-    [("running", "i8"), ("request", "i8"), ("new", "i8"), ("context", "i8"), ("decode", "?")]
+    [("running", "i8"), ("request", "i8"), ("new", "i8"), ("context", "i8"), ("decode", "?")],
+    align=True,
 )
 NODE = np.dtype(
     [("before", "i8"), ("after", "i8"), ("count", "i8"), ("spare", "i8"), ("holders", "i8"),
-     ("present", "?")]
+     ("present", "?")],
+    align=True,
 )  # fmt: skip
 REPLICA = np.dtype(
-    [("free_s", "f8"), ("wake_s", "f8"), ("next_slot", "i8"), ("dirty", "?"), ("stable", "?")]
+    [("free_s", "f8"), ("wake_s", "f8"), ("next_slot", "i8"), ("dirty", "?"), ("stable", "?")],
+    align=True,
 )
 FLIGHT = np.dtype([("end_s", "f8"), ("begun", "i8")])
 DUE = np.dtype([("time", "f8"), ("seq", "i8"), ("request", "i8")])

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-# At one instant steps end, then requests arrive, then engines plan: a request that comes as a step
-# ends is in the next one.
+# At one instant steps end, then requests arrive, then engines plan, replica by replica: a request
+# that comes as a step ends is in the next one.
 STEP_ENDS, ARRIVES, PLANS = range(3)
 
 

@@ -68,7 +68,7 @@ class Cluster:
     def _plan_soon(self, index: int, time_s: float) -> None:
         if self._planned.get(index) != time_s:
             self._planned[index] = time_s
-            self.clock.at(time_s, PLANS, lambda: self._start(index))
+            self.clock.at(time_s, PLANS + index, lambda: self._start(index))
 
     def _start(self, index: int) -> None:
         self._planned.pop(index, None)
