@@ -11,6 +11,7 @@ import numpy as np
 
 from dse.cost.step import StepCost
 from dse.search.envelope import Array, Hull, rising
+from dse.serving.schedulers import ChunkedPrefill
 from dse.sim.spec import PoolSpec
 
 
@@ -81,7 +82,11 @@ class Steps:
         rows = np.interp(q * rank, t.head_x, rising(line.head))
         rows = rows + np.interp(rank, t.draft_x, rising(line.draft))
         rows = rows + np.interp(rank, seqs, attention)
-        limit = max(dp * spec.limits.max_tokens, n_top * q)
+        budget = float(spec.limits.max_tokens)
+        if not isinstance(spec.scheduler, ChunkedPrefill):
+            # A prompt is computed whole, also one beyond the budget.
+            budget = max(budget, contexts[1])
+        limit = max(dp * budget, n_top * q)
         m = np.unique(np.concatenate([t.token_x * dp, t.group_x, [1.0, limit]]))
         m = m[(m >= 1.0) & (m <= limit)]
         host = spec.cost.host
