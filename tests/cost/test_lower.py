@@ -1,0 +1,78 @@
+"""What a rank computes and sends: ops and collectives of a step, counted by hand."""
+
+import pytest
+
+from dse.cost.lower import program
+from dse.cost.work import work
+from dse.model.ops import Collective
+from dse.serving.layout import Layout
+from tests import worlds
+
+
+def lowered(model, *, by=None, **layout):
+    deployment = worlds.deployment(model, layout=Layout(**layout), by=by)
+    return program(deployment, deployment.pools[0])
+
+
+def collectives(found, m=4, m_group=4):
+    return {
+        op.op.kind: (op.count, op.op)
+        for stage in range(len(found.stages))
+        for op in found.collectives(stage, m, m_group)
+    }
+
+
+def test_tensor_parallel_reduces_twice_a_layer():
+    sent = list(lowered(worlds.tiny(), tp=4).collectives(0, 4, 4))
+    assert sum(each.count for each in sent if each.op.kind == "all_reduce") == 2 * 2
+    assert {each.op.n_bytes for each in sent} == {4 * 128 * 2}
+    assert not list(lowered(worlds.tiny()).collectives(0, 4, 4))
+
+
+def test_expert_parallel_dispatches_and_combines():
+    sent = collectives(lowered(worlds.mixture(), dp=4, ep=4), m=4, m_group=16)
+    count, dispatch = sent["ep_dispatch"]
+    assert (count, dispatch.n_ranks, dispatch.top_k, dispatch.n_bytes) == (2, 4, 2, 4 * 128 * 2)
+    assert sent["ep_combine"][1].n_bytes == 4 * 128 * 2
+    assert "all_reduce" not in sent
+
+
+def test_exchange_by_gathering_sends_every_token():
+    gather = worlds.engine(exchange="all_gather")
+    sent = collectives(lowered(worlds.mixture(), by=gather, dp=4, ep=4), m=4, m_group=16)
+    assert sent["all_gather"][1].n_bytes == sent["reduce_scatter"][1].n_bytes == 16 * 128 * 2
+
+
+def test_pipeline_sends_once_a_boundary():
+    sent = collectives(lowered(worlds.tiny(), tp=2, pp=2))
+    count, op = sent["p2p"]
+    assert (count, op.stride, op.n_bytes) == (1, 2, 4 * 128 * 2)
+
+
+def test_stages_share_all_layers():
+    model = worlds.deepseek_v3()
+    found = lowered(model, tp=8, pp=4)
+    assert [sum(g.repeat for g in stage) for stage in found.stages] == [16, 15, 15, 15]
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4])
+def test_linear_flop_is_twice_the_weights_per_token(tp):
+    found = lowered(worlds.tiny(), tp=tp)
+    flop = sum(each.count * work(each.op).flop for each in found.token_ops(0, 3))
+    weights = 2 * (128 * 16 * 16 + 8 * 16 * 128 + 3 * 128 * 256)
+    assert flop == pytest.approx(2 * 3 * weights / tp)
+
+
+def test_head_is_cut_over_vocabulary_and_gathered():
+    ops = list(lowered(worlds.tiny(), tp=2).head_ops(5))
+    flop = sum(
+        each.count * work(each.op).flop for each in ops if not isinstance(each.op, Collective)
+    )
+    assert flop == 2 * 5 * 128 * 1024 / 2
+    gathered = next(each.op for each in ops if isinstance(each.op, Collective))
+    assert (gathered.kind, gathered.n_bytes) == ("all_gather", 5 * 1024 * 2)
+
+
+def test_context_parallel_gathers_queries_and_merges():
+    sent = collectives(lowered(worlds.deepseek_v3(), tp=8, cp=8))
+    assert sent["all_gather"][0] == sent["reduce_scatter"][0] == 61
