@@ -1,0 +1,195 @@
+"""One deployment described: the keys of the machine contract, orders, ceilings and elasticities."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dse.cost.account import decode_floor
+from dse.serving.layout import Layout
+from dse.serving.slo import SLO
+from dse.walls.ceiling import first_true, goodput_ceiling, step_times, wall_order
+from dse.walls.describe import describe
+from dse.walls.explain import Asked, explain, smallest_changes
+from dse.walls.fewest import fewest_gpus
+from tests import worlds
+
+KEYS = {
+    "memory",
+    "kv_pool_tokens",
+    "n_blocks",
+    "b_max",
+    "steps",
+    "wall_order",
+    "ridge_flop_per_byte",
+    "goodput_ceiling_tok_per_s_per_gpu",
+    "elasticities",
+    "legal",
+    "illegal_reasons",
+}
+MEMORY = {
+    "weight_bytes_per_gpu",
+    "kv_bytes_per_token",
+    "kv_fixed_bytes_per_request",
+    "kv_bytes_per_request",
+    "kv_pool_bytes_per_gpu",
+    "overheads",
+}
+STEP = {"t_hbm_s", "t_flop_s", "t_net_s", "t_opt_s", "t_sum_s", "terms", "binding"}
+
+
+def test_keys_of_the_machine_contract():
+    found = describe(worlds.deployment(worlds.mixture(), layout=Layout(tp=2)))
+    assert set(found) >= KEYS
+    assert set(found["memory"]) >= MEMORY
+    for step in found["steps"].values():
+        assert set(step) >= STEP
+        assert all(
+            set(term) == {"resource", "name", "amount", "unit", "seconds"} for term in step["terms"]
+        )
+    json.dumps(found)
+
+
+def test_illegal_and_non_fitting_are_not_legal():
+    illegal = describe(worlds.deployment(worlds.tiny(), layout=Layout(tp=3)))
+    assert not illegal["legal"]
+    assert any("heads 8 % TP 3 = 2" in reason for reason in illegal["illegal_reasons"])
+    assert illegal["memory"] is None
+    small = describe(worlds.deployment(worlds.tiny(), on=worlds.gpu(hbm_bytes=1e6)))
+    assert not small["legal"]
+    assert "GiB" in small["illegal_reasons"][0]
+    assert small["b_max"] == 0
+
+
+def test_gpus_that_a_replica_does_not_divide():
+    found = describe(worlds.deployment(worlds.tiny(), layout=Layout(tp=2)), gpus=3)
+    assert found["illegal"][0]["nearest"] == ("gpus=2", "gpus=4")
+
+
+def test_single_stream_says_that_the_sum_is_honest():
+    one = describe(worlds.deployment(worlds.tiny()))["steps"]["decode"]
+    many = describe(worlds.deployment(worlds.tiny()), concurrency=8)["steps"]["decode"]
+    assert "t_sum" in one["note"]
+    assert many["note"] == ""
+    assert many["n_requests"] == 8
+
+
+def test_wall_order_is_where_each_resource_breaks_alone():
+    deployment = worlds.deployment(worlds.llama_8b())
+    pool = deployment.pools[0]
+    order = wall_order(deployment, pool, context_tokens=4096, requests_max=100, slo_tpot_s=0.1)
+    assert [each.concurrency for each in order] == sorted(each.concurrency for each in order)
+    for each in order:
+        if each.wall != "kv_capacity":
+            at, before = (
+                float(getattr(decode_floor(deployment, pool, n, 4096), f"t_{each.wall}_s"))
+                for n in (each.concurrency, each.concurrency - 1)
+            )
+            assert before <= 0.1 < at
+
+
+def test_mixture_of_two_batches_beats_one_where_time_is_concave():
+    # Two batches mixed keep the mean bound; no single one does better.
+    deployment = worlds.deployment(worlds.deepseek_v3(), layout=Layout(tp=8))
+    pool = deployment.pools[0]
+    batches = np.arange(1.0, 257.0)
+    latency, cycle = step_times(deployment, pool, batches, 1024)
+    assert np.all(np.diff(latency) >= -1e-15)
+    slo = float(latency[40])
+    single = float(np.max((batches / cycle)[latency <= slo]))
+    mixed = goodput_ceiling(deployment, pool, context_tokens=1024, requests_max=256, slo_tpot_s=slo)
+    assert mixed >= single
+    free = goodput_ceiling(deployment, pool, context_tokens=1024, requests_max=256)
+    assert free >= mixed
+
+
+def test_ceiling_is_zero_where_even_one_request_is_late():
+    deployment = worlds.deployment(worlds.llama_8b())
+    assert (
+        goodput_ceiling(
+            deployment, deployment.pools[0], context_tokens=100, requests_max=10, slo_tpot_s=1e-9
+        )
+        == 0
+    )
+
+
+def test_first_true():
+    assert first_true(lambda n: n >= 37, 1000) == 37
+    assert first_true(lambda n: n >= 1, 1000) == 1
+    assert first_true(lambda n: False, 1000) is None
+
+
+def test_elasticity_of_a_memory_bound_step_is_one():
+    found = describe(worlds.deployment(worlds.llama_8b()))["elasticities"]
+    rows = {row["fact"]: row for row in found}
+    assert rows["gpu.hbm_bytes_per_s"]["decode_t_opt"] == pytest.approx(-1.0, abs=0.01)
+    assert rows["gpu.hbm_bytes_per_s"]["goodput_ceiling"] == pytest.approx(1.0, abs=0.01)
+    assert rows["gpu.hbm_bytes"]["b_max"] > 1.0
+
+
+def test_fewest_gpus_is_minimal():
+    # 16 GB of weights on GPUs of 10 GB: two are the fewest.
+    deployment = worlds.deployment(worlds.llama_8b(), on=worlds.gpu(hbm_bytes=10e9))
+    found = fewest_gpus(deployment, context_tokens=1000, concurrency=1)
+    assert found["n_gpus"] == 2
+    assert found["near_misses"][-1]["n_gpus"] == 1
+    assert "lacks" in found["near_misses"][-1]["problem"]
+    more = fewest_gpus(deployment, context_tokens=8000, concurrency=64)
+    assert more["n_gpus"] > 2
+    assert more["best"]["b_max"] >= 64
+
+
+def test_fewest_gpus_heeds_the_slo():
+    deployment = worlds.deployment(worlds.llama_8b())
+    slow = fewest_gpus(deployment, context_tokens=1000, concurrency=1)
+    fast = fewest_gpus(
+        deployment, context_tokens=1000, concurrency=1, slo=SLO(tpot_s=0.010, ttft_s=10.0)
+    )
+    assert slow["n_gpus"] == 1 < fast["n_gpus"]
+    hopeless = fewest_gpus(deployment, context_tokens=1000, concurrency=1, slo=SLO(tpot_s=1e-9))
+    assert hopeless["n_gpus"] is None
+
+
+def asked(**changes):
+    facts = {
+        "isl_low_tokens": 1000,
+        "osl_low_tokens": 100,
+        "osl_high_tokens": 100,
+        "slo": SLO(tpot_s=0.05, ttft_s=1.0),
+        "concurrency": 16,
+        "n_requests": 160,
+    }
+    return Asked(**facts | changes)
+
+
+def test_explained_verdict_and_a_change_that_does():
+    deployment = worlds.deployment(worlds.llama_8b(), on=worlds.gpu(hbm_bytes=10e9))
+    found = explain(deployment, asked())
+    assert (found["status"], found["killed_by"], found["unit"]) == ("killed", "hbm", "bytes")
+    assert found["margin"] == pytest.approx(found["demand"] / found["limit"] - 1)
+    assert found["margin"] > 0
+    assert any(change.startswith("gpus=2") for change in found["nearest_feasible"])
+    assert any(change.startswith("weights=fp8") for change in found["nearest_feasible"])
+
+
+def test_survivor_has_nothing_to_explain():
+    found = explain(worlds.deployment(worlds.tiny()), asked())
+    assert (found["status"], found["killed_by"], found["nearest_feasible"]) == (
+        "survivor",
+        None,
+        [],
+    )
+    assert all(wall["margin"] is None or wall["margin"] <= 0 for wall in found["walls"])
+
+
+def test_illegal_point_is_explained_by_legality():
+    found = explain(worlds.deployment(worlds.tiny(), layout=Layout(tp=3)), asked())
+    assert found["killed_by"] == "legality"
+    assert "tp=2" in found["nearest_feasible"]
+
+
+def test_load_beyond_the_ceiling_may_shrink():
+    deployment = worlds.deployment(worlds.llama_8b())
+    heavy = asked(concurrency=50_000, n_requests=500_000)
+    assert explain(deployment, heavy)["killed_by"] == "goodput_ceiling"
+    assert any(change.startswith("concurrency=") for change in smallest_changes(deployment, heavy))
