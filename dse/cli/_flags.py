@@ -42,6 +42,7 @@ class DeploymentFlags:
         Parameter(
             name="--set",
             consume_multiple=False,
+            negative="",
             help="Any fact: gpu.hbm=96GB, fabric.scale_out.latency=33us (a stated latency is also "
             "its floor), model.max_context=128Ki, engine.memory.hybrid_kv=off.",
         ),
