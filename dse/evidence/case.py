@@ -21,7 +21,8 @@ class Case:
     `measured` holds the metrics that it gives, `statistic` whether latencies are a `mean` or the
     median (`p50`). `labels` name its slices (`gpu`, `engine`, `model`, `class`, `source`, `grade`).
     Without a deployment `reason` says why it cannot be predicted; `set_aside` names the cleaning
-    rule that keeps a predicted row out of the clean slice.
+    rule that keeps a predicted row out of the clean slice. An engine that looks for new requests
+    once in `poll_steps` decode steps keeps them waiting for half of that.
     """
 
     key: str
@@ -30,5 +31,6 @@ class Case:
     statistic: str = "p50"
     deployment: Deployment | None = field(default=None, repr=False)
     workload: Workload | None = field(default=None, repr=False)
+    poll_steps: int = 1
     reason: str = ""
     set_aside: str = ""

@@ -23,10 +23,26 @@ _MODELS: Final[Mapping[str, str]] = {
     "nvidia/DeepSeek-V3.1-NVFP4": "deepseek-v3.1-nvfp4",
     "nvidia/Qwen3-32B-NVFP4": "qwen3-32b",
     "DeepSeek-R1-0528": "deepseek-r1",
+    "DeepSeek-R1-FP4": "deepseek-r1",
+    "LLaMA 7B": "llama-2-7b",
+    "LLaMA 70B": "llama-2-70b",
+    "Mistral 7B": "mistral-7b-v0.1",
+    "Llama-2-70B-chat": "llama-2-70b",
+    "Llama-3-70B": "llama-3.1-70b",  # same shapes; only the context differs
 }
+# What a row's model name says beside the model: a release, a number format, an instruction tune.
+_MARKS: Final = re.compile(r"(?i)-(instruct|fp8|fp4|kv|2507|awq|0528|chat)$")
 _GPUS: Final[Mapping[str, str]] = {
     "h100-64gb": "h100-64gb",
-    "rtx 4090": "rtx-4090",
+    "h100-pcie": "h100-pcie",
+    "h100-nvl": "h100-nvl",
+    "a100-pcie": "a100-pcie",
+    "gh200-480gb": "gh200-96gb",
+    "gh200-grace-hopper-superchip-144gb": "gh200-144gb",
+    "gh200-grace-hopper-superchip-96gb": "gh200-96gb",
+    "rtx-pro-6000": "rtx-pro-6000",
+    "h800": "h800",
+    "rtx-4090": "rtx-4090",
     "a100": "a100-sxm",
     "h100": "h100-sxm",
     "h200": "h200-sxm",
@@ -59,19 +75,29 @@ _VLLM_SMALL_TOKENS, _VLLM_SMALL_SEQS = 2048, 256
 
 
 def model_named(catalog: Catalog, text: str) -> Model | None:
-    """The model that a row names by a path such as `Qwen/Qwen3-32B`; None if it is not known."""
-    stem = _MODELS.get(text, text.split("(", maxsplit=1)[0].strip().rpartition("/")[2])
-    for candidate in (stem, stem.lower().removesuffix("-instruct"), stem.replace(" ", "-")):
+    """The model that a row names by a path such as `Qwen/Qwen3-32B`; None if it is not known.
+
+    What the name says beside the model (`-Instruct`, `-FP8`) is dropped from the end, mark by
+    mark, until the catalog knows what is left.
+    """
+    stem = text.split("(", maxsplit=1)[0].strip().rpartition("/")[2]
+    stem = _MODELS.get(text, _MODELS.get(stem, stem))
+    stem = re.sub(r"(?i)^llama v", "llama-", stem).replace(" ", "-")
+    while stem:
         try:
-            return catalog.model(candidate)
+            return catalog.model(stem)
         except CatalogError:
-            continue
+            shorter = _MARKS.sub("", stem)
+            if shorter == stem:
+                return None
+            stem = shorter
     return None
 
 
 def gpu_named(catalog: Catalog, text: str) -> GPU | None:
     """The GPU that a row names (`h100_sxm`, `H100-64GB (custom)`); None if it is not known."""
-    folded = text.lower().replace("_", "-")
+    folded = re.sub(r"[\s_]+", "-", text.lower())
+    folded = re.sub(r"^(virtualized-)?(nvidia|amd)-(instinct-)?", "", folded)
     for start, name in _GPUS.items():
         if folded.startswith(start):
             return catalog.gpu(name)

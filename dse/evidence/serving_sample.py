@@ -17,6 +17,7 @@ import polars as pl
 from dse.base.errors import UserError
 from dse.catalog import Catalog
 from dse.evidence.case import Case
+from dse.evidence.inferencex import PROMPTS_PER_SLOT, Launch, launch, spread
 from dse.evidence.names import dtype_named, engine_named, gpu_named, model_named
 from dse.evidence.silicon import root
 from dse.hardware import GPU, DType
@@ -25,17 +26,14 @@ from dse.serving.arrivals import ClosedLoop
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
 from dse.serving.legality import check
-from dse.serving.lengths import Constant, Lengths, Uniform
+from dse.serving.lengths import Constant, Lengths
 from dse.serving.workload import Workload
 from dse.space.precision import precision_of
 
-__all__ = ["read_sample", "sample_path"]
+__all__ = ["SLICED_BY", "read_sample", "sample_path"]
 
+SLICED_BY = ("gpu", "engine", "model", "class", "precision", "source")
 SAMPLE = "silicon_sample.csv"
-# Rows of the InferenceX runs draw lengths uniformly from 0.8 to 1.0 of the nominal ones and send
-# ten prompts for each request in flight (SemiAnalysis InferenceX, benchmark scripts).
-_SPREAD = (0.8, 1.0)
-_PROMPTS_PER_SLOT = 10
 _DISAGREE = 1.25
 # The sample does not say which statistic its latencies are. TTFT of the InferenceX rows holds the
 # burst of the first prompts, as a mean does and a median does not.
@@ -146,34 +144,42 @@ def _case(row: Mapping[str, Any], catalog: Catalog) -> Case:
         return Case(**found, reason="repeats another row")
     if row["mode"] != "agg":
         return Case(**found, reason="disaggregated")
-    deployment, reason = _deployment(row, catalog)
+    deployment, reason, launched = _deployment(row, catalog)
     if deployment is None:
         return Case(**found, reason=reason)
     labels["class"] = "MoE" if deployment.model.is_moe else "dense"
-    return Case(**found, deployment=deployment, workload=_workload(row))
+    workload, polls = _workload(row), launched.poll_steps
+    return Case(**found, deployment=deployment, workload=workload, poll_steps=polls)
 
 
 def _is_inferencex(row: Mapping[str, Any]) -> bool:
     return bool(re.match(r"db-dump|source_file=(\d{4}-|kimi|qwen3\.5)", row["silicon_data_source"]))
 
 
-def _deployment(row: Mapping[str, Any], catalog: Catalog) -> tuple[Deployment | None, str]:
+def _deployment(row: Mapping[str, Any], catalog: Catalog) -> tuple[Deployment | None, str, Launch]:
     model, gpu = model_named(catalog, row["model_path"]), gpu_named(catalog, row["system"])
     if model is None or gpu is None:
-        return None, f"no {'model' if model is None else 'GPU'} in the catalog"
+        return None, f"no {'model' if model is None else 'GPU'} in the catalog", Launch()
     engine = engine_named(catalog, row["backend"], row["backend_version"] or "", gpu)
     if engine is None:
-        return None, "no engine profile"
+        return None, "no engine profile", Launch()
     if not model.is_moe:
         row = {**row, "ep": 1, "moe_tp": row["tp"] * row["dp"]}
     layout = Layout(tp=row["tp"], dp=row["dp"], ep=row["ep"], moe_tp=row["moe_tp"])
-    precision = precision_of(model, gpu, weights=_weights(row, model, gpu), kv=_kv(row))
+    weights, launched = _weights(row, model, gpu), Launch()
+    if _is_inferencex(row):
+        launched = launch(
+            engine, model, gpu, weights,
+            isl_tokens=row["isl"], concurrency=int(row["concurrency"]), dp=layout.dp,
+        )  # fmt: skip
+        engine = launched.applied(engine)
+    precision = precision_of(model, gpu, weights=weights, kv=launched.kv or _kv(row))
     fabric = catalog.fabric(gpu.fabric)
     illegal = check(model, precision, layout, engine, gpu, fabric=fabric)
     if illegal:
-        return None, f"illegal: {illegal[0].rule}"
+        return None, f"illegal: {illegal[0].rule}", launched
     pool = Pool(gpu=gpu, fabric=fabric, layout=layout, engine=engine)
-    return Deployment(model=model, precision=precision, pools=(pool,)), ""
+    return Deployment(model=model, precision=precision, pools=(pool,)), "", launched
 
 
 def _weights(row: Mapping[str, Any], model: Model, gpu: GPU) -> DType:
@@ -196,17 +202,14 @@ def _kv(row: Mapping[str, Any]) -> DType:
 
 
 def _workload(row: Mapping[str, Any]) -> Workload:
-    spread = _is_inferencex(row)
+    as_drawn = spread if _is_inferencex(row) else _constant
     return Workload(
         arrivals=ClosedLoop(concurrency=int(row["concurrency"])),
-        n_requests=_PROMPTS_PER_SLOT * int(row["concurrency"]),
-        isl=_lengths(row["isl"], spread=spread),
-        osl=_lengths(row["osl"], spread=spread),
+        n_requests=PROMPTS_PER_SLOT * int(row["concurrency"]),
+        isl=as_drawn(row["isl"]),
+        osl=as_drawn(row["osl"]),
     )
 
 
-def _lengths(nominal: int, *, spread: bool) -> Lengths:
-    if not spread:
-        return Constant(n_tokens=nominal)
-    low, high = (round(nominal * factor) for factor in _SPREAD)
-    return Uniform(low_tokens=low, high_tokens=high)
+def _constant(nominal: int) -> Lengths:
+    return Constant(n_tokens=nominal)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
@@ -13,6 +14,8 @@ import polars as pl
 from dse.base.errors import DseError
 from dse.evidence.case import METRICS, Case
 from dse.run.pool import Pool, in_process
+from dse.serving.deployment import Deployment
+from dse.serving.deployment import Pool as ServingPool
 from dse.sim import simulate
 
 __all__ = ["PREDICTORS", "Slice", "predictions", "slices", "summary"]
@@ -44,12 +47,42 @@ def by_simulator(case: Case, *, tier: str = "auto") -> dict[str, float]:
     assert case.deployment is not None
     assert case.workload is not None
     found = simulate(case.deployment, case.workload, 0, tier=tier)
+    if case.poll_steps > 1:
+        waiting_s = 0.5 * (case.poll_steps - 1) * found.tpot.mean
+        found = simulate(_delayed(case.deployment, waiting_s), case.workload, 0, tier=tier)
     spreads = {name: getattr(getattr(found, name), case.statistic) for name in _LATENCIES}
     rates = {"output_tok_per_s": found.output_tok_per_s, "total_tok_per_s": found.total_tok_per_s}
     return {f"{name}_s": seconds for name, seconds in spreads.items()} | rates
 
 
-PREDICTORS: Final[Mapping[str, Predict]] = {"simulator": by_simulator}
+def _delayed(deployment: Deployment, seconds: float) -> Deployment:
+    """`deployment` whose engines take each request in `seconds` later."""
+
+    def later(pool: ServingPool) -> ServingPool:
+        host = replace(pool.engine.host, arrival_s=pool.engine.host.arrival_s + seconds)
+        return replace(pool, engine=replace(pool.engine, host=host))
+
+    return replace(deployment, pools=tuple(map(later, deployment.pools)))
+
+
+def _by_saturation(case: Case, *, tier: str = "auto", fit: Path | None = None) -> dict[str, float]:
+    from dse.evidence.predict_saturation import by_saturation
+    from dse.saturation.constants import read_fit
+
+    return by_saturation(case, tier=tier, fit=None if fit is None else read_fit(fit))
+
+
+def _by_floor(case: Case, *, tier: str = "auto") -> dict[str, float]:
+    from dse.evidence.floors import by_floor
+
+    return by_floor(case)
+
+
+PREDICTORS: Final[Mapping[str, Predict]] = {
+    "simulator": by_simulator,
+    "saturation": _by_saturation,
+    "floor": _by_floor,
+}
 
 
 def predictions(
@@ -58,12 +91,18 @@ def predictions(
     predictor: str = "simulator",
     pool: Pool = in_process,
     tier: str = "auto",
+    fit: Path | None = None,
 ) -> pl.DataFrame:
     """One row a case: `key`, labels, `status`, `reason`, `set_aside`, and for each metric
     `measured_*`, `pred_*` (SI) and `error_*` (predicted ÷ measured − 1).
+
+    `fit` names constants of the saturation model, which then is the predictor.
     """
     asked = [i for i, case in enumerate(cases) if case.deployment is not None]
-    work = Prediction(cases=tuple(cases), predict=partial(PREDICTORS[predictor], tier=tier))
+    predict = partial(PREDICTORS[predictor], tier=tier)
+    if fit is not None:
+        predict = partial(_by_saturation, tier=tier, fit=fit)
+    work = Prediction(cases=tuple(cases), predict=predict)
     order = sorted(asked, key=lambda i: -_work(cases[i]))
     chunks = (pl.DataFrame({"case": order[at : at + CHUNK]}) for at in range(0, len(order), CHUNK))
     found = list(pool(work, chunks))
@@ -117,8 +156,6 @@ def slices(
 
 def summary(frame: pl.DataFrame, by: Sequence[str]) -> dict[str, Any]:
     """The document of `dse validate`: slices of the clean rows and of all, counts and reasons."""
-    from dataclasses import asdict
-
     done = frame.filter(pl.col("status") == "ok")
     clean = done.filter(pl.col("set_aside") == "")
     skipped = Counter(

@@ -113,6 +113,15 @@ def validate_kernels(
     return found
 
 
+def score_table(
+    parts: Sequence[Slice], gpu: GPU, tier: Literal["target", "cross"], hold_out: Sequence[str] = ()
+) -> list[Scored]:
+    """Score the shipped coefficients on slices of a table that was measured on `gpu`."""
+    blind = tuple({gpu.name, *hold_out}) if tier == "cross" else ()
+    scored = [_score_slice(part, gpu, tier, blind, None, ()) for part in parts]
+    return [each for each in scored if each is not None]
+
+
 def by_family(rows: Sequence[Scored]) -> dict[str, list[Scored]]:
     """Scored slices by family."""
     groups: dict[str, list[Scored]] = defaultdict(list)

@@ -1,0 +1,159 @@
+"""Stated 80% intervals of simulated metrics, from the residuals of validation.
+
+A residual is measured ÷ predicted. Its 10% and 90% quantiles over the rows of an engine and a model
+class (dense, or experts) are factors on any prediction of that kind; an engine or class without
+enough rows takes the quantiles of all. The file says how many rows each pair of factors saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+import dse.catalog
+from dse.base.source import read
+from dse.evidence.case import METRICS, Case
+from dse.serving.deployment import Deployment
+
+__all__ = ["ANY", "Factors", "Intervals", "bounds", "fitted", "intervals", "to_yaml", "with_bounds"]
+
+ANY: Final = "any"
+FEWEST: Final = 30
+_LOW, _HIGH = 0.1, 0.9
+_FILE: Final = "intervals.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factors:
+    """Factors on a predicted `metric` that held 80% of `n` measured rows."""
+
+    engine: str
+    model_class: str
+    metric: str
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """All factors, with the rows that they were made from."""
+
+    source: str
+    factors: tuple[Factors, ...]
+
+    def of(self, engine: str, model_class: str, metric: str) -> Factors | None:
+        """The factors of the narrowest kind that has them."""
+        known = {(each.engine, each.model_class, each.metric): each for each in self.factors}
+        asked = ((engine, model_class), (engine, ANY), (ANY, model_class), (ANY, ANY))
+        found = (known.get((*pair, metric)) for pair in asked)
+        return next((each for each in found if each is not None), None)
+
+
+@lru_cache(maxsize=1)
+def intervals() -> Intervals:
+    """The factors that ship."""
+    return read(Path(dse.catalog.__file__).parent / "coefficients" / _FILE, Intervals)
+
+
+def bounds(deployment: Deployment, metric: str, value: float) -> tuple[float, float]:
+    """The stated 80% interval (low, high) around a simulated `metric` of `deployment`, in its unit.
+
+    `metric` is one of `METRICS`, or a percentile of one (`ttft_p99_s`) or a rate per GPU, which
+    take the factors of the metric that they are of. Without factors the interval is (0, infinity).
+    """
+    found = intervals().of(deployment.pool("decode").engine.name, _class(deployment), _base(metric))
+    return (0.0, float("inf")) if found is None else (value * found.low, value * found.high)
+
+
+def with_bounds(
+    frame: pl.DataFrame, cases: Sequence[Case], stated: Intervals | None = None
+) -> pl.DataFrame:
+    """`frame` of predictions, in the order of `cases`, with `lo_*` and `hi_*` of each metric."""
+    known = stated or intervals()
+    columns: dict[str, list[float | None]] = {}
+    for metric in METRICS:
+        low, high = (
+            columns.setdefault(f"low_{metric}", []),
+            columns.setdefault(f"high_{metric}", []),
+        )
+        for case in cases:
+            found = None
+            if case.deployment is not None:
+                engine = case.deployment.pool("decode").engine.name
+                found = known.of(engine, _class(case.deployment), metric)
+            low.append(found.low if found else None)
+            high.append(found.high if found else None)
+    factors = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Float64))
+    bounded = pl.concat([frame, factors], how="horizontal").with_columns(
+        (pl.col(f"pred_{metric}") * pl.col(f"{old}_{metric}")).alias(f"{new}_{metric}")
+        for metric in METRICS
+        for old, new in (("low", "lo"), ("high", "hi"))
+    )
+    return bounded.drop(list(columns))
+
+
+def fitted(rows: pl.DataFrame, source: str) -> Intervals:
+    """The factors of predicted rows: columns `engine`, `class`, `measured_*` and `pred_*`."""
+    found = [
+        each
+        for metric in METRICS
+        for engine, model_class, part in _kinds(_ratios(rows, metric))
+        for each in _factors(engine, model_class, metric, part)
+    ]
+    return Intervals(source=source, factors=tuple(found))
+
+
+def _ratios(rows: pl.DataFrame, metric: str) -> pl.DataFrame:
+    ratio = pl.col(f"measured_{metric}") / pl.col(f"pred_{metric}")
+    asked = rows.select("engine", "class", ratio.alias("ratio")).drop_nulls()
+    return asked.filter(pl.col("ratio").is_finite())
+
+
+def _kinds(rows: pl.DataFrame) -> Iterable[tuple[str, str, pl.DataFrame]]:
+    for (engine, model_class), part in rows.group_by("engine", "class", maintain_order=True):
+        yield str(engine), str(model_class), part
+    for (engine,), part in rows.group_by("engine", maintain_order=True):
+        yield str(engine), ANY, part
+    for (model_class,), part in rows.group_by("class", maintain_order=True):
+        yield ANY, str(model_class), part
+    yield ANY, ANY, rows
+
+
+def _factors(engine: str, model_class: str, metric: str, part: pl.DataFrame) -> Iterable[Factors]:
+    if part.height >= FEWEST:
+        low, high = (part["ratio"].quantile(q, "linear") or 1.0 for q in (_LOW, _HIGH))
+        yield Factors(
+            engine=engine, model_class=model_class, metric=metric,
+            low=round(low, 4), high=round(high, 4), n=part.height,
+        )  # fmt: skip
+
+
+def _class(deployment: Deployment) -> str:
+    return "MoE" if deployment.model.is_moe else "dense"
+
+
+_RATES: Final[Mapping[str, str]] = {"output": "output_tok_per_s", "total": "total_tok_per_s"}
+
+
+def _base(metric: str) -> str:
+    """`tpot_p99_s` → `tpot_s`, `output_tok_per_s_per_gpu` and goodput → `output_tok_per_s`."""
+    start = metric.split("_", maxsplit=1)[0]
+    if start in ("ttft", "tpot", "e2e"):
+        return f"{start}_s"
+    return _RATES.get(start, "output_tok_per_s")
+
+
+def to_yaml(found: Intervals) -> str:
+    """The file that `intervals` reads."""
+    lines = (
+        f"  - {{engine: {each.engine}, model_class: {each.model_class}, "
+        f"metric: {each.metric}, low: {each.low}, high: {each.high}, n: {each.n}}}"
+        for each in found.factors
+    )
+    return "\n".join([f'source: "{found.source}"', "factors:", *lines]) + "\n"
