@@ -46,6 +46,21 @@ def test_verdicts_on_h100(memory, model, layout, context, fits):
     assert (memory(model, layout=layout, **H100).b_max(context) > 0) is fits
 
 
+@pytest.mark.parametrize(
+    ("model", "layout", "gib"),
+    [
+        ("llama-3.3-70b-fp8", "tp=2", 32.0),
+        ("llama-3.1-8b", "tp=1", 51.38),
+        ("qwen3-32b", "tp=1", 4.45),
+        ("qwen3-32b", "tp=2", 34.49),
+    ],
+)
+def test_pool_that_vllm_is_left_with(memory, model, layout, gib):
+    # Case 23: what the catalog's overheads leave, within 1 GiB of 79.
+    pool = memory(model, layout=layout, **H100).kv_pool_bytes
+    assert pool / GIB == pytest.approx(gib, abs=1.0)
+
+
 def test_mxfp4_is_padded_when_loaded(memory):
     # Case 25, kvcached #187: 65.97 GiB loaded of 60.8 GiB of files.
     loaded = memory("gpt-oss-120b", engine="vllm").weight_bytes
@@ -68,8 +83,10 @@ def test_marginal_is_a_verdict_with_a_margin(deploy):
 
 
 def test_rtx_5090_by_its_driver(memory):
-    # Case 27, vllm recipes: 31.4 GiB usable, not 32.
-    assert memory("qwen3.6-27b", "rtx-5090", layout="tp=2").hbm_bytes / GIB == pytest.approx(31.4)
+    # Case 27, vllm recipes: 31.4 GiB usable, not 32; an FP8 27B takes 14.28 GiB of each of two.
+    found = memory("qwen3.6-27b", "rtx-5090", layout="tp=2", weights="fp8", engine="vllm")
+    assert found.hbm_bytes / GIB == pytest.approx(31.4)
+    assert found.weight_bytes / GIB == pytest.approx(14.28, rel=0.03)
 
 
 def test_checkpoint_bytes_win(deploy):
