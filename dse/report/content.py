@@ -1,6 +1,6 @@
 """A report before it is HTML, Markdown or text: sections with their charts, tables and data."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -88,7 +88,7 @@ def _front(outcome: Outcome, about: Subject, details: list[str]) -> Part:
 
     x, y = about.x, about.y
     words = ["point_id", "gpu", "n_gpus", "layout", "family", "precision", "context", "on_front"]
-    columns = [*words, "feasible", x.column, y.column, *details]
+    columns = [*words, "on_own_front", "feasible", x.column, y.column, *details]
     shown = drawn(outcome.results, about, columns)
     bounds = [
         (where, bound.limit * axis.scale, bound.text)
@@ -98,6 +98,11 @@ def _front(outcome: Outcome, about: Subject, details: list[str]) -> Part:
     ]
     members = outcome.front
     precisions = sorted(set(members["precision"].drop_nulls()))
+    floors = _floors(outcome, x, y)
+    spans = [
+        span(shown.rows[each.column], each, _beside(where, each, bounds, floors))
+        for where, each in (("x", x), ("y", y))
+    ]
     axes = FrontAxes(
         x=x,
         y=y,
@@ -105,24 +110,28 @@ def _front(outcome: Outcome, about: Subject, details: list[str]) -> Part:
         families=[name for name in FAMILIES if name in set(shown.rows["family"])],
         precisions=precisions,
         bounds=bounds,
-        x_span=span(shown.rows[x.column], x, [b for w, b, _ in bounds if w == "x"]),
-        y_span=span(shown.rows[y.column], y, [b for w, b, _ in bounds if w == "y"]),
-        log_x=spans_decades(shown.rows[x.column]),
-        log_y=spans_decades(shown.rows[y.column]),
+        x_span=spans[0],
+        y_span=spans[1],
+        log_x=spans_decades(pl.Series(spans[0])),
+        log_y=spans_decades(pl.Series(spans[1])),
         details=[name for name in details if name not in (x.column, y.column)][:6],
+        optimistic=bool(floors),
+        own_fronts="on_own_front" in shown.rows.columns,
     )
     figure = Figure(
         name="front",
         spec=front(axes).to_dict(),
         alt=_alt(outcome, x, y),
         wide=True,
-        caption=_caption(shown.note, precisions),
+        caption=_caption(shown.note, has_floors=bool(floors)),
     )
     words_of = [
         {"point_id": row["point_id"], "sentence": sentence(row)}
         for row in members.head(MOST_MEMBERS).iter_rows(named=True)
     ]
     datasets: dict[str, Rows] = {"results": shown.rows.to_dicts(), "words": words_of}
+    if floors:
+        datasets["optimistic"] = floors
     datasets["front"] = _plain(members.head(MOST_MEMBERS)).to_dicts()
     figures = [figure] if shown.rows.height else []
     if (second := tightened(outcome, about)) is not None:
@@ -138,10 +147,43 @@ def _front(outcome: Outcome, about: Subject, details: list[str]) -> Part:
     return Part(section=section, datasets=datasets)
 
 
+def _floors(outcome: Outcome, x: Quantity, y: Quantity) -> Rows:
+    """What decoding alone would give at peak rates, from the floors of the front's deployments: at
+    c requests in flight a step takes t_opt and yields c tokens. In order along x.
+
+    Empty where the axes are others, or where a step is not a token a request (drafts, stages).
+    """
+    if not x.column.startswith("tpot") or y.column != "output_tok_per_s_per_gpu":
+        return []
+    found = []
+    for row in outcome.front.iter_rows(named=True):
+        plain = (row.get("decode_pp") or row.get("pp") or 1) == 1
+        drafts = row.get("speculative") not in (None, "none")
+        if not plain or drafts:
+            continue
+        for each in outcome.details.get(row["point_id"], {}).get("curve") or []:
+            rate = each["concurrency"] / each["t_opt_s"] / row["n_gpus"]
+            found.append({x.column: each["t_opt_s"], y.column: rate})
+    best, kept = 0.0, []
+    for each in sorted(found, key=lambda pair: (pair[x.column], -pair[y.column])):
+        if each[y.column] > best:
+            best = each[y.column]
+            kept.append(each)
+    return kept
+
+
 def _plain(rows: pl.DataFrame) -> pl.DataFrame:
     """`rows` without the facts that walls and floors read, which no reader asks a page for."""
     known = [name for name in rows.columns if is_known(name)]
     return rows.select(known)
+
+
+def _beside(
+    where: str, each: Quantity, bounds: Sequence[tuple[str, float, str]], floors: Rows
+) -> list[float]:
+    """Values that an axis shows where they are near its points: SLO bounds and floors."""
+    stated = [value for axis, value, _ in bounds if axis == where]
+    return [*stated, *(row[each.column] * each.scale for row in floors)]
 
 
 def _same_latency(bound: str, axis: Quantity) -> bool:
@@ -168,10 +210,12 @@ def _alt(outcome: Outcome, x: Quantity, y: Quantity) -> str:
     return f"{text}; {outcome.front.height} are on the front. The table below holds them."
 
 
-def _caption(note: str, precisions: list[str]) -> str:
+def _caption(note: str, *, has_floors: bool) -> str:
     text = "Open points are beaten in every objective by one on the line; the faintest miss the "
     text += "SLO or a constraint. Choose a point or a row to see it in every chart, a GPU in the "
     text += "legend to see it alone."
+    if has_floors:
+        text += " Dotted: what decoding alone would give at peak rates (the floor t_opt)."
     return f"{text} {note}".strip()
 
 

@@ -17,6 +17,7 @@ from dse.sim import LatencySketch
 __all__ = ["goodput_by_bound", "latency", "tightened"]
 
 MOST = 6
+MOST_LOADS = 60
 N_BOUNDS = 40
 # Columns that say what is deployed and asked, but for how much of it is asked at once.
 _WHO = ("model", "gpu", "n_gpus", "engine", "weights", "kv", "layout", "isl_tokens", "osl_tokens")
@@ -141,7 +142,9 @@ def _curves(outcome: Outcome, column: str) -> Iterator[dict[str, Any]]:
     shown = 0
     for member in members.iter_rows(named=True):
         same = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(member[name])) for name in who)
-        rows = outcome.results.filter(same & pl.col(column).is_not_null()).sort(column)
+        rows = outcome.results.filter(same & pl.col(column).is_not_null())
+        rows = rows.unique(column, keep="first", maintain_order=True).sort(column)
+        rows = rows.gather_every(-(-rows.height // MOST_LOADS) or 1)
         if rows.height < 3 or shown == MOST:
             continue
         shown += 1

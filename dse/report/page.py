@@ -110,11 +110,9 @@ def pictures(found: Content, kind: str) -> dict[str, str | bytes]:
     look["aria"] = False  # the picture as a whole has a text; one a mark would treble its size
     draw = svg if kind == "svg" else png
     made: dict[str, str | bytes] = {}
+    plain = {name: [plain_row(row) for row in rows] for name, rows in found.datasets.items()}
     for section in found.sections:
         for each in section.charts:
-            plain = {
-                name: [plain_row(row) for row in rows] for name, rows in found.datasets.items()
-            }
             spec = with_data({**each.spec, "config": look}, plain, width=PICTURE_WIDTH)
             made[f"{each.name}.{kind}"] = draw(spec)
     return made

@@ -280,11 +280,15 @@ def _same_table(same: pl.DataFrame, about: Subject, side: Side) -> Table:
     columns = [*side.keys, "gpu", "layout", "goodput_req_per_s_per_gpu", "output_tok_per_s_per_gpu"]
     columns += ["usd_per_gpu_hour", "usd_per_mtok_input", "usd_per_mtok_output"]
     columns += ["usd_per_mtok_total", "break_even_usd_per_gpu_hour", "tok_per_joule"]
-    columns += ["gpus_needed", "nodes_needed"]
-    heads = {"nodes_needed": f"nodes of {GPUS_PER_NODE}"}
-    if about.target_req_per_s is not None:
-        heads["gpus_needed"] = f"GPUs for {about.target_req_per_s:g} req/s"
-    return table(same, columns, heads)
+    if about.target_req_per_s is None:
+        return table(same, columns)
+    fleets = [
+        None if n is None else f"{n:,} in {nodes:,}"
+        for n, nodes in same.select("gpus_needed", "nodes_needed").iter_rows()
+    ]
+    shown = same.with_columns(fleet=pl.Series(fleets, dtype=pl.String))
+    head = f"GPUs for {about.target_req_per_s:g} req/s, in nodes of {GPUS_PER_NODE}"
+    return table(shown, [*columns, "fleet"], {"fleet": head})
 
 
 def _interactivity_table(inter: pl.DataFrame, side: Side) -> Table:

@@ -63,7 +63,7 @@ _KNOWN = {
         _q("usd_per_gpu_hour", "price", "USD/GPU/h", 1.0, "min"),
         _q("joules_per_output_token", "energy per output token", "J/tok", 1.0, "min"),
         _q("joules_per_token", "energy per output token", "J/tok", 1.0, "min"),
-        _q("tok_per_joule", "output tokens per joule", "tok/J", 1.0, "max"),
+        _q("tok_per_joule", "output per joule", "tok/J", 1.0, "max"),
         _q("slo_attainment", "SLO attainment", "%", 100.0, "max"),
         _q("mfu", "MFU", "%", 100.0, "max"),
         _q("mbu", "MBU", "%", 100.0, "max"),

@@ -31,7 +31,7 @@ class FrontAxes:
 
     `gpus`, `families` and `precisions` fix colours, shapes and lines. `bounds` are the SLO's lines
     as (axis, value in the shown unit, label). The spans are what the axes show, in shown units;
-    `log_x`, `log_y` suit values over decades.
+    `log_x`, `log_y` suit values over decades. `own_fronts`: each GPU has a line (`on_own_front`).
     """
 
     x: Quantity
@@ -45,6 +45,7 @@ class FrontAxes:
     log_x: bool = False
     log_y: bool = False
     optimistic: bool = False
+    own_fronts: bool = False
     details: Sequence[str] = ()
 
 
@@ -69,7 +70,7 @@ def front(axes: FrontAxes) -> alt.LayerChart:
         tooltip=tooltips(texts + numbers),
     )
     legend = alt.selection_point(name="kept", fields=["gpu"], bind="legend")
-    beaten = _faint(place, "!datum.on_front && datum.feasible !== false", 0.55, legend)
+    beaten = _faint(place, "!datum.on_front && datum.feasible !== false", 0.7, legend)
     failing = _faint(place, "!datum.on_front && datum.feasible === false", 0.16, legend)
     members = (
         place.transform_filter("datum.on_front")
@@ -113,9 +114,14 @@ def _lines(axes: FrontAxes, base: alt.Chart) -> list[alt.Chart]:
     if len(axes.precisions) > 1:
         line = line.encode(**dashes(axes.precisions))
     found = [line]
+    if axes.own_fronts:
+        own = base.transform_filter("datum.on_own_front").mark_line(strokeWidth=1, opacity=0.7)
+        order = alt.Order(f"{axes.x.column}_shown:Q")
+        colour = alt.Color("gpu:N", scale=colours(axes.gpus), title="GPU")
+        found.append(own.encode(x=_x(axes), y=_y(axes), order=order, color=colour))
     if axes.optimistic:
         dashed = shown(alt.Chart(named("optimistic")), [axes.x.column, axes.y.column]).mark_line(
-            color="gray", strokeWidth=1.2, strokeDash=[2, 4]
+            color="gray", strokeWidth=1.2, strokeDash=[2, 4], clip=True
         )
         order = alt.Order(f"{axes.x.column}_shown:Q")
         found.append(dashed.encode(x=_x(axes), y=_y(axes), order=order))

@@ -1,0 +1,50 @@
+"""The terminal's answer fits its width and says what was found, what was cut and where it is."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dse.report.record import Outcome
+from dse.report.terminal import summary
+
+
+def printed(made: Outcome, width: int) -> str:
+    console = Console(width=width, highlight=False, force_terminal=False)
+    with console.capture() as captured:
+        console.print(summary(made, width, report=Path("reports/made/index.html")))
+    return captured.get()
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_no_line_is_wider_than_the_terminal(made: Outcome, width: int) -> None:
+    lines = printed(made, width).splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= width
+
+
+def test_columns_are_whole_or_absent(made: Outcome) -> None:
+    narrow, wide = printed(made, 80), printed(made, 140)
+    assert "…" not in narrow.replace("… and", "")
+    assert "USD/Mtok" not in narrow.split("─")[0].splitlines()[-1]
+    assert len(wide.splitlines()) <= len(narrow.splitlines())
+
+
+def test_what_it_says(made: Outcome) -> None:
+    text = " ".join(printed(made, 140).split())
+    assert "8 × h200-sxm, 1 replica of TP8 under vllm@0.19" in text
+    assert f"… and {made.front.height - 10} more on the front" in text
+    assert "12,480 candidates → 3,360 illegal and 3,456 beyond a wall (heads 3,120, hbm" in text
+    assert text.endswith("Report: reports/made/index.html")
+
+
+def test_an_empty_front_shows_near_misses(made: Outcome) -> None:
+    text = printed(replace(made, front=made.front.clear()), 140)
+    assert "Nothing" not in text
+    assert "None of 12,480 candidates keeps" in text
+    assert "tp=2, or kv: fp8" in text
+
+
+def test_a_void_certificate_is_said(made: Outcome) -> None:
+    void = replace(made, certificate={"valid": False, "statement": "VOID: 1 result beat its bound"})
+    assert "VOID: 1 result beat its bound" in printed(void, 140)
