@@ -57,7 +57,7 @@ class Block:
         """Return those rows that an engine could start on a filled cluster."""
         roles = self.parts.roles
         unbroken = [pl.col(f"_{role}") == 0 for role in roles]
-        return self.rows().filter(*unbroken, pl.col(f"{prefix(roles[0])}n_replicas").is_not_null())
+        return self.rows().filter(*unbroken, pl.col("n_replicas").is_not_null())
 
     def frame(self) -> pl.DataFrame:
         """Return every row with its common cells and the facts that conditions read."""

@@ -119,7 +119,7 @@ def _count(space: Space, block: Block) -> tuple[int, int]:
         return rows.height, rows.height * inner.height
     named = {name for where in mixed for name in where.columns}
     frame = block.frame().lazy().join(rows.lazy().select("_row"), on="_row", how="semi")
-    joined = _with_concurrency(frame.join(inner.lazy(), how="cross"), block.parts.roles)
+    joined = _with_concurrency(frame.join(inner.lazy(), how="cross"))
     held = joined.select(*sorted(named)).filter(*(where.expr() for where in mixed))
     return rows.height, held.select(pl.len()).collect().item()
 
@@ -176,7 +176,7 @@ def _replica_gpus(columns: Mapping[str, Cell], before: str) -> int:
 
 def _joined(space: Space, branch: Branch, chosen: list[Structure], width: int) -> pl.LazyFrame:
     """Return structures × numeric rows of one branch, the remaining conditions applied."""
-    replicas = [f"{prefix(role)}n_replicas" for role in chosen[0].parts.roles]
+    replicas = [f"{prefix(role)}n_replicas" for role in chosen[0].parts.roles] + ["n_replicas"]
     cells = dict.fromkeys([*(name for each in chosen for name in each.columns), *replicas])
     data = {name: [each.columns.get(name) for each in chosen] for name in cells}
     integers = dict.fromkeys(replicas, pl.Int64)
@@ -193,19 +193,18 @@ def _joined(space: Space, branch: Branch, chosen: list[Structure], width: int) -
     point = (pl.col("structure") * pl.lit(width, dtype=pl.UInt64) + pl.col("_numeric")).alias(
         "point"
     )
-    full = _with_concurrency(joined, chosen[0].parts.roles).filter(*(each.expr() for each in mixed))
+    full = _with_concurrency(joined).filter(*(each.expr() for each in mixed))
     return full.select(
         point, "structure", *cells, pl.exclude("point", "structure", "_numeric", *cells, *needed)
     )
 
 
-def _with_concurrency(frame: pl.LazyFrame, roles: tuple[Role, ...]) -> pl.LazyFrame:
+def _with_concurrency(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Add the requests in flight that keep every replica's batch full."""
     names = frame.collect_schema().names()
     if "batch" not in names or "concurrency" in names:
         return frame
-    busy = "n_replicas" if "both" in roles else "decode_n_replicas"
-    return frame.with_columns((pl.col("batch") * pl.col(busy)).alias("concurrency"))
+    return frame.with_columns((pl.col("batch") * pl.col("n_replicas")).alias("concurrency"))
 
 
 def _axes(branch: Branch) -> dict[str, int]:

@@ -119,7 +119,10 @@ def _together(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _apart(frame: pl.DataFrame, split: str | tuple[tuple[int, int], ...]) -> pl.DataFrame:
-    """Add the replicas of each role, one row a split; one row with nulls where none fills."""
+    """Add the replicas of each role, one row a split; one row with nulls where none fills.
+
+    `n_replicas` are those that hold running requests: the ones that decode.
+    """
     prefill, decode = pl.col("prefill_n_replicas"), pl.col("decode_n_replicas")
     need_prefill, need_decode = pl.col("prefill__replica"), pl.col("decode__replica")
     indexed = frame.with_row_index("_row")
@@ -140,7 +143,8 @@ def _apart(frame: pl.DataFrame, split: str | tuple[tuple[int, int], ...]) -> pl.
     fitting = tried.filter(filled & (prefill > 0) & (decode > 0))
     lost = indexed.join(fitting, on="_row", how="anti")
     both = pl.concat([fitting, lost], how="diagonal")
-    return both.sort("_row", "prefill_n_replicas", maintain_order=True).drop("_row")
+    ordered = both.sort("_row", "prefill_n_replicas", maintain_order=True).drop("_row")
+    return ordered.with_columns(n_replicas=decode)
 
 
 def values_of(axis: Axis | str) -> tuple[int, ...] | str:

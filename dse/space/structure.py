@@ -67,7 +67,8 @@ class Structure:
     """One structural combination: all of a point but its numeric axes.
 
     `columns` are its row's cells by column name (degrees carry `prefill_` and `decode_` when the
-    roles are apart); a cell that has no value is left out. `illegal` says why no engine could start
+    roles are apart, and `n_replicas` counts those that decode); a cell that has no value is left
+    out. `illegal` says why no engine could start
     it. `index` is its place among all combinations of the space, legal or not, before conditions.
     """
 
@@ -97,8 +98,7 @@ class Structure:
     @property
     def busy_replicas(self) -> int:
         """Replicas that hold running requests: all of them, or those that decode."""
-        prefix = "" if "both" in self.parts.roles else "decode_"
-        return int(self.columns[f"{prefix}n_replicas"])
+        return int(self.columns["n_replicas"])
 
     def fact(self, path: str) -> Cell | None:
         """Return a fact of the structure's records, such as `gpu.hbm`, whether it varies or not."""

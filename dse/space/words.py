@@ -39,7 +39,7 @@ def words_of(roles: Sequence[Role], numeric: Iterable[str], own: Collection[str]
     """
     words: dict[str, tuple[str, DType]] = {name: (name, pl.String) for name in TEXTS}
     words |= {name: (name, pl.String) for name in OPTIONS if name in own}
-    words["n_gpus"] = ("n_gpus", pl.Int64)
+    words |= {name: (name, pl.Int64) for name in ("n_gpus", "n_replicas")}
     for role in roles:
         before = "" if role == "both" else f"{role}_"
         for name in (*DEGREES, "n_replicas"):

@@ -89,8 +89,7 @@ def _legal(study: Study) -> tuple[int, int, float]:
         n_rows, legal = block.rows().height, block.legal()
         n_illegal += (n_rows - legal.height) * inner.height
         n_legal += legal.height * inner.height
-        busy = "n_replicas" if "n_replicas" in legal.columns else "decode_n_replicas"
-        for replicas, count in legal.group_by(busy).len().iter_rows():
+        for replicas, count in legal.group_by("n_replicas").len().iter_rows():
             seconds += count * _seconds(study, inner, replicas)
     return n_legal, n_illegal, seconds
 

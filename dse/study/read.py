@@ -90,7 +90,7 @@ def _layers(tree: Marked, scenario: str | None, faults: list[Fault]) -> list[Mar
     chosen: list[Marked] = []
     for name, items in (scenarios if isinstance(scenarios, dict) else {}).items():
         for index, item in enumerate(items if isinstance(items, list) else ()):
-            if item not in known:
+            if not isinstance(item, str) or item not in known:
                 there: TreePath = ("scenarios", name, index)
                 hint = did_you_mean(str(item), known)
                 faults.append(tree.fault(there, f"no override {item!r}{hint}"))

@@ -78,6 +78,7 @@ def test_automatic_splits_fill_the_cluster(spaced, catalog):
     ]
     assert rows == [(1, 1, 2, 1), (1, 2, 2, 1), (2, 1, 1, 1), (2, 2, 1, 1)]
     assert "tp" not in found[0].columns
+    assert found[0].columns["n_replicas"] == found[0].columns["decode_n_replicas"]
     prefill, decode = found[0].deployment.pools
     assert (prefill.role, decode.role, decode.layout.dp) == ("prefill", "decode", 2)
     assert found[0].busy_replicas == 1
