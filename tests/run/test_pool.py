@@ -84,9 +84,3 @@ def test_a_point_that_kills_its_workers_is_one_crashed_row(ray_pool):
     found = run(ray_pool, [*range(20), -9], 8)
     assert found["status"].to_list() == ["crashed"] + ["ok"] * 20
     assert found["error"][0] == "2 workers died computing it alone"
-
-
-@pytest.mark.ray
-def test_nothing_is_printed_on_stdout(ray_pool, capfd):
-    run(ray_pool, [1, -9], 2)
-    assert capfd.readouterr().out == ""
