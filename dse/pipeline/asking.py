@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from dse.pareto import OBJECTIVES
-from dse.pipeline.judged import Judged, question_of
+from dse.pipeline.judged import Judged, question_of, shared_names
 from dse.run.evaluate import Evaluator
 from dse.search import Bound, Question, Round
 from dse.search.engine_bound import EngineBound
@@ -116,7 +116,8 @@ def _hardware(study: Study, judged: Judged) -> Callable[[pl.DataFrame], pl.DataF
     added = question_of(study)
 
     def of(points: pl.DataFrame) -> pl.DataFrame:
-        known = points.lazy().join(judged.facts.lazy(), on="structure", how="left")
+        own = points.lazy().drop(shared_names(points, judged.facts))
+        known = own.join(judged.facts.lazy(), on="structure", how="left")
         found = optimistic(known.with_columns(**added)).select("point", *_OPTIMISTIC)
         return found.collect()
 

@@ -17,7 +17,7 @@ from dse.walls.facts import Facts, FactsCache, facts_of
 from dse.walls.judge import facts_frame, judge, question_columns, standard_walls
 from dse.walls.kinds import Wall
 
-__all__ = ["Judged", "judge_space", "question_of", "spread"]
+__all__ = ["Judged", "judge_space", "question_of", "shared_names", "spread"]
 
 GROUP = 1000
 PRICE = "usd_per_gpu_hour"
@@ -133,15 +133,23 @@ def _facts_of(study: Study, legal: Sequence[Structure], cache: FactsCache) -> pl
     keys = [each.index for each in legal]
     facts = facts_frame(keys, [_facts(each, cache) for each in legal], on="structure")
     prices = pl.Series(PRICE, [_price(study, each) for each in legal], pl.Float64)
-    taken = set(points(study.space, legal[:1]).collect_schema().names()) - {"structure"}
-    return facts.drop(taken, strict=False).with_columns(prices, pl.col("structure").cast(pl.UInt64))
+    return facts.with_columns(prices, pl.col("structure").cast(pl.UInt64))
 
 
 def _judged(
     study: Study, columns: pl.DataFrame, facts: pl.DataFrame, walls: Sequence[Wall]
 ) -> pl.DataFrame:
-    joined = columns.lazy().join(facts.lazy(), on="structure", how="left")
-    return judge(joined.with_columns(**question_of(study)), walls).sort("point").collect()
+    # A fact wins over the column of its name, which is null where the roles are apart: `dp`.
+    shared = shared_names(columns, facts)
+    joined = columns.lazy().drop(shared).join(facts.lazy(), on="structure", how="left")
+    judged = judge(joined.with_columns(**question_of(study)), walls).drop(shared)
+    own = columns.lazy().select("point", *shared)
+    return judged.join(own, on="point", how="left").sort("point").collect()
+
+
+def shared_names(columns: pl.DataFrame, facts: pl.DataFrame) -> list[str]:
+    """The names that points and facts both have, but for the key that joins them."""
+    return sorted(set(columns.columns) & set(facts.columns) - {"structure"})
 
 
 def _facts(structure: Structure, cache: FactsCache) -> Facts | None:
