@@ -230,7 +230,12 @@ def _selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
         if relation is None:
             raise UserError("a query must select rows", "write SELECT …")
         frame: pl.DataFrame = relation.pl()
-        return frame
+        return frame.with_columns(
+            frame[name].cast(pl.Int64 if dtype.scale == 0 else pl.Float64)
+            for name, dtype in frame.schema.items()
+            # Sums of whole numbers come as decimals of 38 digits.
+            if isinstance(dtype, pl.Decimal)
+        )
     except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError) as error:
         raise UserError(
             f"SQL: {error}", "SHOW TABLES lists the tables, DESCRIBE x a table"
