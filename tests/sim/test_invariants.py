@@ -102,7 +102,7 @@ def test_no_step_beats_the_floor_of_its_batch() -> None:
     active = found.model.active_parameters() - found.model.vocab_size * found.model.d_model
     floor = 2.0 * active / pool.gpu.hbm_bytes_per_s
     steps = [event for event in log.events if event.kind == "step"]
-    assert len(steps) > 100
+    assert len(steps) > 50
     for event in steps:
         compute = 2.0 * event.n_tokens * active / pool.gpu.peak_flop_per_s["bf16"]
         assert event.end_s - event.time_s >= max(floor, 0.9 * compute) * (1 - 1e-9)
