@@ -37,7 +37,8 @@ def simulated(rows: pl.DataFrame, survivors: pl.DataFrame, question: Question) -
     )
     joined = survivors.join(means, on="point", how="inner", maintain_order="right")
     feasible = pl.col("status") == "ok"
-    if question.feasible is not None:
+    # Where nothing was simulated there are no metrics that a constraint could read.
+    if question.feasible is not None and not joined.is_empty():
         feasible &= question.feasible.fill_null(value=False)
     return joined.with_columns(feasible=feasible)
 
