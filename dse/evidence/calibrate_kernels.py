@@ -129,8 +129,8 @@ def settings_for(n_rows: int) -> FitSettings:
     return FitSettings(hidden=(16, 16), steps=3000) if n_rows < FEW_ROWS else FitSettings()
 
 
-def fit_slice(part: Slice, gpu: GPU) -> SliceFit | Excluded:
-    """Fit one slice, or say why not."""
+def fit_slice(part: Slice, gpu: GPU, *, whole_models: bool = False) -> SliceFit | Excluded:
+    """Fit one slice, or say why not; `whole_models` holds out models (MoE), not shape groups."""
     samples = samples_of(part, gpu)
     rule = poisoned(part, samples)
     if rule:
@@ -143,7 +143,7 @@ def fit_slice(part: Slice, gpu: GPU) -> SliceFit | Excluded:
             rule=rule,
         )
     possible = (samples.seconds > samples.roofline_s) & part.usable
-    hidden = split(samples.group) & possible
+    hidden = split(part.cohort if whole_models else samples.group) & possible
     settings = settings_for(int(possible.sum()))
     head = fit(samples.take(subsample(np.flatnonzero(possible & ~hidden))), settings)
     held_out = samples.take(hidden)

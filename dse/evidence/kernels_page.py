@@ -23,7 +23,7 @@ from dse.evidence.calibrate_collectives import (
     ladder_seconds,
     nccl_messages,
 )
-from dse.evidence.calibrate_kernels import BUSY_S, poisoned, samples_of
+from dse.evidence.calibrate_kernels import BUSY_S, SliceFit, fit_slice, poisoned, samples_of
 from dse.evidence.infersim import read_infersim
 from dse.evidence.kernels import READERS
 from dse.evidence.silicon import tables
@@ -38,6 +38,7 @@ from dse.evidence.validate_kernels import (
 from dse.hardware import GPU, Fabric
 
 SMALL_BYTES = 2**20
+MANY_ROWS = 5_000
 UNSEEN = {"H20": "H20-96GB", "H800": "H800"}
 HEAD = """# Accuracy of kernel and collective prices
 
@@ -80,6 +81,7 @@ def page(catalog: Catalog, infersim: Path | None = None) -> str:
         "### Worst slices\n",
         worst_table(target),
     ]
+    parts += ["### Experts: whole models held out\n", whole_models(known["H200-SXM"])]
     for title, (which, held) in cross.items():
         rows = validate_kernels(which, tier="cross", hold_out=held, known=known)
         main = [each for each in rows if not each.fallback]
@@ -166,6 +168,30 @@ def unseen(catalog: Catalog, path: Path) -> str:
             f"| {gpu} | {family} | {len(error)} | {np.median(np.abs(error)):.1%} | "
             f"{np.median(error):+.1%} | {len(busy)} | {np.median(busy):.1%} |"
         )
+    return "\n".join(out) + "\n"
+
+
+def whole_models(gpu: GPU) -> str:
+    """Errors of MoE fits from which whole models were held out, slice by slice."""
+    out = [
+        f"On {gpu.name}, slices of {MANY_ROWS:,} rows and more; a model is (hidden, inter, top-k, "
+        "experts), and a sixth of them is held out.\n",
+        "| engine, implementation | format | models | rows held out | median | mean |",
+        "|---|---|---|---|---|---|",
+    ]
+    errors = []
+    for part in READERS["moe"].slices((gpu.name,)):
+        fitted = fit_slice(part, gpu, whole_models=True) if len(part) >= MANY_ROWS else None
+        if isinstance(fitted, SliceFit):
+            error = np.abs(fitted.ratio - 1.0)
+            errors.append(error)
+            out.append(
+                f"| {part.engine} `{part.implementation[:40]}` | {fitted.variant} | "
+                f"{len(np.unique(part.cohort))} | {len(error):,} | {np.median(error):.1%} | "
+                f"{np.mean(error):.1%} |"
+            )
+    every = np.concatenate(errors)
+    out.append(f"| all | | | {len(every):,} | {np.median(every):.1%} | {np.mean(every):.1%} |")
     return "\n".join(out) + "\n"
 
 
