@@ -1,11 +1,19 @@
 """One deployment explained: memory, floors, wall order, ceiling and elasticities, as plain data."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from dse.cost.account import StepFloor, decode_floor, prefill_floor, prompt_floor_s
+from dse.cost.account import (
+    StepFloor,
+    Term,
+    decode_floor,
+    prefill_floor,
+    prompt_floor_s,
+    tokens_computed,
+)
 from dse.cost.memory import RankMemory, rank_memory
+from dse.model.ffn import Routing
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.legality import Illegal, check, check_context
 from dse.serving.slo import SLO
@@ -13,6 +21,8 @@ from dse.walls.ceiling import goodput_ceiling, wall_order
 from dse.walls.elasticity import elasticities
 
 GIB = 2.0**30
+SKEWS = (0.0, 0.6, 1.0)
+"""Exponents of expert popularity that `expert_sensitivity` shows."""
 MARGINAL = 0.02
 """Share of a GPU's memory within which overheads of engine versions differ: a near verdict."""
 
@@ -188,6 +198,7 @@ def _load_keys(
         "ttft_floor_s": prompt_floor_s(deployment, prefill, context_tokens),
         "wall_order": [asdict(each) for each in order],
         "gemm_ridge_batch": _gemm_ridge(deployment, pool),
+        "expert_sensitivity": list(_expert_sensitivity(deployment, pool, per_replica)),
         "goodput_ceiling_tok_per_s_per_gpu": ceiling * pool.n_replicas / deployment.n_gpus,
         "elasticities": elasticities(
             deployment, context_tokens=context_tokens, concurrency=per_replica, slo_tpot_s=tpot_s
@@ -223,6 +234,34 @@ def _gemm_ridge(deployment: Deployment, pool: Pool) -> float | None:
     ]
     per_parameter = deployment.precision.weights.bytes_per_element
     return point * per_parameter / 2.0 * max(ratios, default=1.0)
+
+
+def _expert_sensitivity(
+    deployment: Deployment, pool: Pool, n_requests: int
+) -> Iterator[dict[str, Any]]:
+    """Experts that a layer of the mean and of the fullest rank reads under other popularities, and
+    what the HBM time of a decode step would be on the mean rank.
+    """
+    ffn = next((group.ffn for group in deployment.model.layers if group.ffn.is_moe), None)
+    if ffn is None:
+        return
+    n_experts, top_k, ep = ffn.widths()["experts"], int(getattr(ffn, "top_k", 1)), pool.layout.ep
+    n_tokens = n_requests * tokens_computed(deployment)
+    for exponent in SKEWS:
+        routing = Routing(kind="zipf", exponent=exponent) if exponent else Routing()
+        mean = float(routing.touched(n_tokens, n_experts, top_k)) / ep
+        skewed = replace(deployment, routing=routing)
+        floor = decode_floor(skewed, pool, n_requests, 1)
+        yield {
+            "routing": f"zipf:{exponent:g}" if exponent else "uniform",
+            "experts_mean_rank": mean,
+            "experts_fullest_rank": routing.touched_on_fullest(n_tokens, n_experts, top_k, ep),
+            "experts_s": sum(float(t.seconds) for t in floor.terms if _reads_experts(t)),
+        }
+
+
+def _reads_experts(term: Term) -> bool:
+    return term.resource == "hbm" and term.name == "experts"
 
 
 def _ratio(a: float, b: float) -> float:

@@ -193,3 +193,18 @@ def test_load_beyond_the_ceiling_may_shrink():
     heavy = asked(concurrency=50_000, n_requests=500_000)
     assert explain(deployment, heavy)["killed_by"] == "goodput_ceiling"
     assert any(change.startswith("concurrency=") for change in smallest_changes(deployment, heavy))
+
+
+def test_experts_of_the_mean_and_the_fullest_rank():
+    # DeepSeek-V3, EP16, 16 tokens: 6.4 of 16 experts on the mean rank; Zipf 0.6 and 1 touch 0.88
+    # and 0.68 of that.
+    layout = Layout(dp=16, ep=16)
+    deployment = worlds.deployment(worlds.deepseek_v3(), layout=layout, precision=worlds.FP8_BLOCK)
+    rows = describe(deployment, concurrency=16)["expert_sensitivity"]
+    assert [row["routing"] for row in rows] == ["uniform", "zipf:0.6", "zipf:1"]
+    means = [row["experts_mean_rank"] for row in rows]
+    assert means[0] == pytest.approx(6.4, abs=0.05)
+    assert [mean / means[0] for mean in means] == pytest.approx([1.0, 0.88, 0.68], abs=0.01)
+    assert rows[0]["experts_fullest_rank"] == pytest.approx(9.7, abs=0.15)
+    assert all(row["experts_fullest_rank"] > row["experts_mean_rank"] for row in rows)
+    assert describe(worlds.deployment(worlds.tiny()))["expert_sensitivity"] == []

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Literal
 
 from dse.model.ops import Num
@@ -25,6 +26,20 @@ class Routing:
         for chance, count in _chances(self.kind, self.exponent, n_experts, top_k):
             total = total + count * (1.0 - (1.0 - chance) ** n_tokens)
         return total
+
+    def touched_on_fullest(self, n_tokens: int, n_experts: int, top_k: int, ep: int) -> float:
+        """Expected experts touched on the rank that touches most, experts dealt round robin.
+
+        A rank's count is nearly normal; the largest of `ep` such counts lies Φ⁻¹((ep − 3/8) /
+        (ep + 1/4)) deviations above the mean (Blom 1958).
+        """
+        chances: list[float] = []
+        for chance, count in _chances(self.kind, self.exponent, n_experts, top_k):
+            chances += [1.0 - (1.0 - chance) ** n_tokens] * count
+        hottest = max((chances[rank::ep] for rank in range(ep)), key=sum)
+        deviation = math.sqrt(sum(chance * (1.0 - chance) for chance in hottest))
+        largest = NormalDist().inv_cdf((ep - 0.375) / (ep + 0.25)) if ep > 1 else 0.0
+        return min(sum(hottest) + largest * deviation, float(len(hottest)))
 
     def imbalance(self, n_tokens: Num, n_experts: int, top_k: int, ep: int) -> Num:
         """E[rows of the fullest rank] ÷ mean rows of a rank, for `n_tokens` tokens over `ep` ranks.
@@ -53,12 +68,20 @@ def _chances(
     if kind == "uniform" or exponent == 0.0:
         return ((top_k / n_experts, n_experts),)
     weights = [rank**-exponent for rank in range(1, n_experts + 1)]
-    # Water-filling: no expert is picked more than once by a token.
-    scale, capped = top_k / sum(weights), 0
-    while capped < n_experts and weights[capped] * scale > 1.0:
-        capped += 1
-        scale = (top_k - capped) / sum(weights[capped:])
-    return tuple((min(1.0, weight * scale), 1) for weight in weights)
+    # A token picks its experts one after the other, none twice. With independent exponential
+    # clocks of rates w_e the first top_k to ring are such a draw; the chances follow from the time
+    # at which top_k have rung on average (Rosén 1972).
+    low, high = 0.0, 1.0
+    while _rung(weights, high) < top_k and high < 2.0**64:
+        high *= 2.0
+    for _ in range(64):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if _rung(weights, middle) < top_k else (low, middle)
+    return tuple((1.0 - math.exp(-weight * high), 1) for weight in weights)
+
+
+def _rung(weights: list[float], time: float) -> float:
+    return sum(1.0 - math.exp(-weight * time) for weight in weights)
 
 
 @lru_cache(maxsize=512)
