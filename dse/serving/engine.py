@@ -43,7 +43,9 @@ class EngineMemory:
 class EngineHost:
     """Time of the host: per step, per scheduled request, per prefill token; per request once in
     TTFT (API and tokeniser). `overlapped` means asynchronous scheduling: the host works on the next
-    step while the GPU runs this one, and only the excess shows.
+    step while the GPU runs this one, and only the excess shows. `eager_op_s` is what the host needs
+    to launch one kernel of a step that no CUDA graph covers, one with prompt tokens: such a step
+    takes at least that for each of its kernels.
     """
 
     step_s: Seconds
@@ -53,6 +55,7 @@ class EngineHost:
     overlapped: bool = False
     graph_batch_multiple: int = 8
     launch_overlap: Fraction = 0.0
+    eager_op_s: Seconds = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ class EngineRules:
 
     `expert_parallel`: `free` (any ep with the identity), `tp_or_ep` (expert TP equals TP, or pure
     EP over tp·dp). `dp_divides_tp`: SGLang counts tp as the whole world and dp must divide it.
+    `dp_excludes_tp`: under attention DP each rank has all heads (TensorRT-LLM).
     `pads_blocks`: block-quantised widths need not stay multiples of the block. `weight_only`:
     formats that the engine runs on GPUs without such tensor cores by dequantising weights.
     `gpu_block_rules`: the multiple a per-rank expert width must have on a GPU architecture
@@ -70,6 +74,7 @@ class EngineRules:
     expert_parallel: Literal["free", "tp_or_ep"] = "free"
     dp_divides_tp: bool = False
     dp_needs_mla_or_ep: bool = False
+    dp_excludes_tp: bool = False
     pads_blocks: bool = False
     weight_only: tuple[str, ...] = ()
     max_pp: Count = 1024
@@ -82,7 +87,9 @@ class EngineRules:
 class Engine:
     """An engine with its settings. `exchange` is the expert exchange backend under attention DP:
     `deepep` (all-to-all of routed tokens), `all_gather` (all-gather and reduce-scatter of all
-    tokens), TEP always uses all-reduce. `kernels` maps an op family to an implementation name.
+    tokens), TEP always uses all-reduce. `kernels` maps an
+    op family (`moe`), or a number format of it (`gemm/fp8`), to the implementation that runs it, or
+    to the engine whose measurements stand for it.
     """
 
     name: str = field(compare=False)

@@ -305,6 +305,10 @@ def _lattice(case: _Case) -> Iterator[Illegal]:
         reason = f"{label} sets MoE-TP equal to TP x DP, or uses pure EP: EP {layout.ep} is "
         reason += f"neither 1 nor {whole}"
         yield Illegal(rule="lattice", reason=reason, nearest=("ep=1", f"ep={whole}"))
+    if layout.dp > 1 and layout.tp > 1 and rules.dp_excludes_tp:
+        reason = f"{label} has attention DP or attention TP, not both: TP {layout.tp}, "
+        reason += f"DP {layout.dp}"
+        yield Illegal(rule="lattice", reason=reason, axes=("tp", "dp"))
     if layout.dp > 1 and rules.dp_needs_mla_or_ep and not _may_data_parallel(case):
         reason = f"{label} needs latent attention or EP for attention DP {layout.dp}"
         yield Illegal(rule="lattice", reason=reason, nearest=("dp=1",))

@@ -120,6 +120,14 @@ def test_engine_lattice():
     assert not broken(model, Layout(tp=2, dp=4, ep=2))
 
 
+def test_attention_dp_or_tp():
+    by = worlds.engine(rules={"dp_excludes_tp": True})
+    found = broken(worlds.mixture(), Layout(tp=2, dp=4, ep=8), by=by)
+    assert [illegal.rule for illegal in found] == ["lattice"]
+    assert found[0].nearest == ("tp=1", "dp=1")
+    assert not broken(worlds.mixture(), Layout(dp=8, ep=8), by=by)
+
+
 def test_block_rule_of_one_gpu():
     # vllm #41360: a 96-wide shard fails on one architecture only.
     model = worlds.mixture_of(n_experts=128, top_k=8, d_expert=768, heads=32, kv=4)
