@@ -1,0 +1,183 @@
+"""Reports in a headless Chromium: no console message, no request, nothing cut, links that work.
+
+A proxy that refuses whatever is asked of it stands for the network: the page must never ask.
+"""
+
+import json
+import re
+import shutil
+import socketserver
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dse.report.page import policy, write
+from dse.report.record import Outcome
+
+pytestmark = pytest.mark.chromium
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+QUIET = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-default-apps",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+    "--virtual-time-budget=20000",
+)
+SIZES = {"desktop": (1280, 1600), "phone": (390, 1600)}
+# What is asked of the page once it is drawn; the answer is written into the document.
+PROBE = """
+const wait = setInterval(() => {
+  if (document.body.dataset.ready !== "true") return;
+  clearInterval(wait);
+  const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  const empty = [...document.querySelectorAll("[data-chart]")]
+    .filter((place) => !place.querySelector("svg")).map((place) => place.dataset.chart);
+  const cut = [...document.querySelectorAll("[data-chart] svg")]
+    .filter((svg) => svg.getBoundingClientRect().right > window.innerWidth + 1)
+    .map((svg) => svg.closest("[data-chart]").dataset.chart);
+  const rows = [...document.querySelectorAll("tr[data-point]")];
+  const before = document.getElementById("picked").textContent;
+  const other = rows.find((row) => row.dataset.point !== rows[0].dataset.point);
+  other.click();
+  const marked = [...document.querySelectorAll("tr[aria-selected=true]")]
+    .every((row) => row.dataset.point === other.dataset.point);
+  const changed = document.getElementById("picked").textContent !== before;
+  const head = document.querySelector("#front table.sortable th button");
+  const cells = () => [...document.querySelectorAll("#front tbody tr td:first-child")]
+    .map((cell) => cell.dataset.value);
+  head.click(); const up = cells(); head.click(); const down = cells();
+  const out = document.createElement("pre");
+  out.id = "probe";
+  out.textContent = JSON.stringify({ wide, empty, cut, marked, changed, up, down });
+  document.body.append(out);
+}, 50);
+"""
+
+
+@dataclass
+class Proxy:
+    """Counts and refuses connections."""
+
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"none of {', '.join(NAMES)} is on PATH")
+    return found
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    seen = Proxy()
+
+    class Refuse(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            seen.asked.append(self.rfile.readline(500).decode(errors="replace").strip())
+            self.wfile.write(b"HTTP/1.1 502 refused\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refuse) as server:
+        seen.port = server.server_address[1]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield seen
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def page(made: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("chromium")
+    write(made, folder, ("html",))
+    return folder / "index.html"
+
+
+def opened(
+    browser: str, page: Path, proxy: Proxy, profile: Path, *flags: str
+) -> subprocess.CompletedProcess[str]:
+    command = [browser, *QUIET, f"--user-data-dir={profile}"]
+    command += [f"--proxy-server=127.0.0.1:{proxy.port}", *flags, page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=True)
+
+
+def messages(run: subprocess.CompletedProcess[str]) -> list[str]:
+    """What the page wrote to its console, warnings and refusals included."""
+    return [line for line in run.stderr.splitlines() if "CONSOLE" in line]
+
+
+def of_the_page(proxy: Proxy) -> list[str]:
+    """Requests that are not the browser's own housekeeping."""
+    own = ("google", "gvt1", "chromium")
+    return [line for line in proxy.asked if line and not any(name in line for name in own)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_it_opens_without_a_message_or_a_request(
+    browser: str, page: Path, proxy: Proxy, tmp_path: Path, size: str
+) -> None:
+    width, height = SIZES[size]
+    probed = tmp_path / "probed.html"
+    # The page's policy lets only its own scripts run: the probe has to be let in by its digest.
+    known = policy([PROBE]).split("script-src ")[1].split(";")[0]
+    text = page.read_text("utf-8").replace("script-src ", f"script-src {known} ", 1)
+    body, end = text.rsplit("</body>", 1)
+    probed.write_text(f"{body}<script>{PROBE}</script></body>{end}", "utf-8")
+    run = opened(
+        browser,
+        probed,
+        proxy,
+        tmp_path / "profile",
+        f"--window-size={width},{height}",
+        "--dump-dom",
+    )
+    match = re.search(r'<pre id="probe">(.*?)</pre>', run.stdout, flags=re.DOTALL)
+    assert match, f"the page was not drawn in time: {messages(run)}"
+    found: dict[str, Any] = json.loads(match[1].replace("&gt;", ">").replace("&amp;", "&"))
+    assert messages(run) == []
+    assert of_the_page(proxy) == []
+    assert found["empty"] == []
+    assert found["cut"] == []
+    assert found["wide"] <= 0
+    assert found["marked"]
+    assert found["changed"]
+    assert found["up"] == sorted(found["up"])
+    assert found["down"] == sorted(found["down"], reverse=True)
+
+
+def test_the_policy_lets_the_page_run_as_it_is(
+    browser: str, page: Path, proxy: Proxy, tmp_path: Path
+) -> None:
+    run = opened(browser, page, proxy, tmp_path / "profile", "--dump-dom")
+    assert 'data-ready="true"' in run.stdout
+    assert messages(run) == []
+
+
+def test_it_prints(browser: str, page: Path, proxy: Proxy, tmp_path: Path) -> None:
+    printed = tmp_path / "report.pdf"
+    run = opened(
+        browser,
+        page,
+        proxy,
+        tmp_path / "profile",
+        "--no-pdf-header-footer",
+        f"--print-to-pdf={printed}",
+    )
+    data = printed.read_bytes()
+    assert data.startswith(b"%PDF")
+    pages = max(map(int, re.findall(rb"/Count (\d+)", data)))
+    assert 3 <= pages <= 20
+    assert messages(run) == []
