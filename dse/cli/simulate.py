@@ -105,7 +105,6 @@ def _write(events: Any, log: Path | None, timeline: Path | None) -> None:
         else:
             frame.write_csv(log)
     if timeline is not None:
-        from dse.report.charts import timeline as chart
+        from dse.report.timeline import write_timeline
 
-        steps = frame.filter(pl.col("kind") == "step")
-        chart(steps).save(timeline, format="html")
+        write_timeline(frame.filter(pl.col("kind") == "step"), timeline)
