@@ -28,6 +28,8 @@ METRICS = (
     "mbu",
     "mfu",
 )
+MOST_FACTS = 12
+_WEIGHTY = ("gpu", "fabric", "precision", "host", "scheduler", "memory")
 _DEGREES = ("tp", "dp", "ep", "pp", "cp", "n_replicas")
 _KEYS = (
     "model",
@@ -212,9 +214,17 @@ def _facts(matched: pl.DataFrame) -> Iterator[str]:
             if before.get(path) != after.get(path):
                 key = (path, _short(before.get(path)), _short(after.get(path)))
                 counts[key] = counts.get(key, 0) + 1
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    for (path, one, two), n in ordered[:12]:
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], _weight(item[0][0]), item[0]))
+    for (path, one, two), n in ordered[:MOST_FACTS]:
         yield f"{path}: {one} → {two} ({n} of {matched.height} points)"
+    if len(ordered) > MOST_FACTS:
+        yield f"and {len(ordered) - MOST_FACTS} facts more"
+
+
+def _weight(path: str) -> int:
+    """Facts that price a step come before those that only allow it."""
+    found = [i for i, part in enumerate(_WEIGHTY) if f".{part}." in f".{path}."]
+    return min(found, default=len(_WEIGHTY))
 
 
 def _terms(matched: pl.DataFrame) -> Iterator[str]:

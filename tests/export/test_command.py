@@ -1,0 +1,149 @@
+"""`dse export`: from flags and from a stored point; one JSON document, exit codes, refusals."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from dse.catalog import Catalog
+from dse.cli import main
+from dse.cli._deployment import deployment_of
+from dse.cli.export import flags_of
+from dse.export import EXPORTERS, parse
+from dse.run.identity import deployment_facts, deployment_id
+from dse.store import Store
+
+LLAMA = ("--model", "llama-3.3-70b", "--gpu", "h200-sxm", "--weights", "fp8", "--gpus", "8")
+TOGETHER = {
+    "model": "qwen3-32b",
+    "gpu": "h200-sxm",
+    "fabric": "nvlink4-8",
+    "engine": "vllm@0.19",
+    "weights": "fp8",
+    "kv": "bf16",
+    "n_gpus": 8,
+    "tp": 2,
+    "dp": 1,
+    "ep": 1,
+    "pp": 1,
+    "cp": 1,
+    "n_replicas": 4,
+    "isl_tokens": 2000,
+    "osl_tokens": 500,
+}
+APART = {
+    "model": "deepseek-v3.2",
+    "gpu": "h20-96gb",
+    "engine": "sglang@0.5",
+    "weights": "fp8_block",
+    "kv": "bf16",
+    "n_gpus": 32,
+    "prefill_tp": 16,
+    "prefill_ep": 1,
+    "prefill_n_replicas": 1,
+    "decode_tp": 1,
+    "decode_dp": 16,
+    "decode_ep": 16,
+    "decode_n_replicas": 1,
+    "isl_tokens": 8192,
+    "osl_tokens": 1024,
+}
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(["export", *arguments])
+    captured = capsys.readouterr()
+    return int(stopped.value.code or 0), captured.out, captured.err
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Two points, known by what the flags of their rows give."""
+    path = tmp_path / "known.duckdb"
+    with Store.open(path) as opened:
+        for name, row in (("a" * 32, TOGETHER), ("b" * 32, APART)):
+            deployment = deployment_of(flags_of(row))
+            whose = deployment_id(deployment)
+            facts = {"deployment_id": whose, "facts": deployment_facts(deployment)}
+            opened.append(pl.DataFrame([facts]), "deployment")
+            opened.append(
+                pl.DataFrame([{"point_id": name, "deployment_id": whose, **row}]), "point"
+            )
+    return path
+
+
+def test_json_has_the_keys_of_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, *LLAMA, "--layout", "tp=4", "--engine", "vllm", "--json")
+    found: dict[str, Any] = json.loads(out)
+    assert code == 0
+    assert {"command", "flags", "env", "warnings"} <= found.keys()
+    assert found["flags"]["--tensor-parallel-size"] == "4"
+    assert [each["copies"] for each in found["processes"]] == [2]
+    back = parse(found["command"], EXPORTERS["vllm"](), Catalog.load())
+    assert back.pools[0].n_replicas == 2
+
+
+def test_a_script_is_all_that_stdout_gets(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, *LLAMA, "--layout", "tp=4", "--context", "16Ki")
+    assert code == 0
+    assert out.startswith("# dse export: engine=vllm@")
+    assert "--max-model-len 16384" in out
+
+
+def test_a_stored_point_by_the_start_of_its_id(
+    capsys: pytest.CaptureFixture[str], store: Path
+) -> None:
+    code, out, err = run(capsys, "aaaa", "--store", str(store))
+    assert code == 0
+    assert "--max-model-len 2500" in out
+    assert "# start 4 of these" in out
+    assert "differ" not in err
+
+
+def test_a_stored_point_with_prefill_and_decode_apart(
+    capsys: pytest.CaptureFixture[str], store: Path
+) -> None:
+    code, out, _ = run(capsys, "bb", "--store", str(store), "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert set(found["flags"]) == {"prefill", "decode"}
+    assert found["flags"]["decode"]["--dp-size"] == "16"
+    assert found["warnings"] == []
+    assert set(found["env"]) == {"HEAD_ADDRESS", "PREFILL_URL", "DECODE_URL"}
+
+
+def test_what_changed_since_the_run_is_said(
+    capsys: pytest.CaptureFixture[str], store: Path
+) -> None:
+    with Store.open(store) as opened:
+        row = {"point_id": "c" * 32, "deployment_id": "0" * 32, **TOGETHER}
+        opened.append(pl.DataFrame([row]), "point")
+    _, out, _ = run(capsys, "cc", "--store", str(store), "--json")
+    assert "differ from what the point was run with" in json.loads(out)["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((*LLAMA[:4], "--layout", "tp=1"), 3, "vllm cannot start this: weights"),
+        ((*LLAMA, "--layout", "tp=4", "--engine", "ideal"), 2, "nothing is exported for 'ideal'"),
+        (("zz", "--store", "STORE"), 2, "'zz' is no point_id"),
+        (("dd", "--store", "STORE"), 2, "has no point 'dd'"),
+        (("aa", "--store", "absent.duckdb"), 2, "no store absent.duckdb"),
+        ((), 2, "--model is missing"),
+    ],
+)
+def test_errors(
+    capsys: pytest.CaptureFixture[str],
+    store: Path,
+    arguments: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    given = [str(store) if word == "STORE" else word for word in arguments]
+    found, out, _ = run(capsys, *given, "--json")
+    assert found == code
+    assert message in json.loads(out)["error"]["message"]
