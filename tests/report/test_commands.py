@@ -77,7 +77,7 @@ def test_two_studies_are_compared_by_what_they_deploy(
     assert document["changed"] == {"engine": ["vllm@0.6", "vllm@0.19"]}
     ratios = [r["ratio"] for r in document["rows"] if r["metric"] == "tpot_mean_s"]
     assert all(ratio < 1 for ratio in ratios)  # the newer profile has less host time a step
-    assert any("engine.host.step_s: 0.003 → 0.0008 (6 of 6 points)" in w for w in document["why"])
+    assert "pools.0.engine.host.overlapped: False → True (6 of 6 points)" in document["why"]
     assert "What moved from old to new?" in (out / "index.html").read_text("utf-8")
 
 
