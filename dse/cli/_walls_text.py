@@ -121,7 +121,8 @@ def _fewest(found: Mapping[str, Any]) -> Group:
         memory = (f"{size / GIB:.2f}" for size in sizes)
         layout = f"{row['n_replicas']} × {row['layout']}"
         table.add_row(str(row["n_gpus"]), layout, *memory, f"{row['b_max']:,}", row["problem"])
-    return Group(Text(title, style="bold"), table)
+    reasons = (Text(f"  ✗ {reason}", style="red") for reason in found["illegal_reasons"])
+    return Group(Text(title, style="bold"), *reasons, table)
 
 
 def _time(seconds: float) -> str:

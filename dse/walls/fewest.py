@@ -8,7 +8,7 @@ from dse.cost.account import decode_floor, prompt_floor_s, tokens_computed
 from dse.cost.memory import RankMemory, rank_memory
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
-from dse.serving.legality import check, check_context
+from dse.serving.legality import Illegal, check, check_context
 from dse.serving.slo import SLO
 
 MOST_GPUS = 512
@@ -70,7 +70,14 @@ def fewest_gpus(
             return _answer(size, ranked, misses)
         if best is not None:
             misses.append(best)
-    return _answer(None, (), misses)
+    reasons = [] if misses else [str(illegal) for illegal in _why_never(deployment)]
+    return _answer(None, (), misses) | {"illegal_reasons": reasons}
+
+
+def _why_never(deployment: Deployment) -> tuple[Illegal, ...]:
+    """What one GPU alone breaks: no layout mends it where none was legal."""
+    pool = deployment.pools[-1]
+    return check(deployment.model, deployment.precision, Layout(), pool.engine, pool.gpu)
 
 
 def _answer(
@@ -83,6 +90,7 @@ def _answer(
         "best": rows[0] if rows else None,
         "layouts": rows[:SHOWN],
         "near_misses": [trial.row() for trial in misses[-SHOWN:]],
+        "illegal_reasons": [],
     }
 
 

@@ -55,9 +55,8 @@ def test_ten_thousand_tokens(memory, model, gib):
     [("68.89 GiB", "tp=1", 376_231), ("68.09 GiB", "tp=2", 743_724)],
 )
 def test_blocks_of_qwen2_5_half_b(memory, pool, layout, n_blocks):
-    # Case 4, same file; the printed GiB has two decimals, so the count is known to that much.
-    found = memory("qwen2.5-0.5b", layout=layout, kv_pool=pool).n_blocks
-    assert abs(found - n_blocks) <= 0.005 * GIB / (16 * 12_288 / int(layout[-1]))
+    # Case 4, same file.
+    assert memory("qwen2.5-0.5b", layout=layout, kv_pool=pool).n_blocks == n_blocks
 
 
 def test_mistral_small_blocks_and_concurrency(memory):

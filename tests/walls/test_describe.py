@@ -139,6 +139,14 @@ def test_fewest_gpus_is_minimal():
     assert more["best"]["b_max"] >= 64
 
 
+def test_fewest_gpus_says_why_no_size_will_do():
+    on = worlds.gpu(peak_flop_per_s={"bf16": 1e14})
+    deployment = worlds.deployment(worlds.llama_8b(), on=on, precision=worlds.FP8_BLOCK)
+    found = fewest_gpus(deployment, context_tokens=1000, concurrency=1)
+    assert found["n_gpus"] is None
+    assert any("no fp8 tensor cores" in reason for reason in found["illegal_reasons"])
+
+
 def test_fewest_gpus_heeds_the_slo():
     deployment = worlds.deployment(worlds.llama_8b())
     slow = fewest_gpus(deployment, context_tokens=1000, concurrency=1)
