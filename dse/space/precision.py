@@ -21,10 +21,13 @@ def precision_of(model: Model, gpu: GPU, *, weights: DType, kv: DType) -> Precis
     """Return the formats of `model` stored with `weights` and a KV cache in `kv`.
 
     The model's own checkpoint keeps its exceptions; any other format quantises the usual linear
-    layers. Activations follow the weights where the GPU computes in their format, else 16 bits.
+    layers. Activations follow the weights where the GPU computes in their format, else 16 bits;
+    MXFP4 meets MXFP8 on Blackwell (TensorRT-LLM's and FlashInfer's W4A8 experts).
     """
     native = weights == model.checkpoint
     activations = _ACTIVATIONS.get(weights, DType.BF16)
+    if weights is DType.MXFP4 and gpu.vendor == "nvidia" and gpu.supports(DType.MXFP4):
+        activations = DType.FP8
     return Precision(
         weights=weights,
         activations=activations if gpu.supports(activations) else DType.BF16,
