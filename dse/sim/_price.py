@@ -77,11 +77,13 @@ def host_of(f: Any, st: State, low: int) -> float:
 
 
 @jit
-def exposed(f: Any, gpu_s: float, host_s: float) -> float:
+def exposed(f: Any, gpu_s: float, host_s: float, launch_s: float, gap: float) -> float:
     """What the host adds to a step."""
+    idle_s = gap * gpu_s
+    busy_s = gpu_s + idle_s
     if f.overlapped:
-        return host_s - gpu_s if host_s > gpu_s else 0.0
-    return host_s
+        return idle_s + max(0.0, host_s + launch_s - busy_s)
+    return idle_s + host_s + max(0.0, launch_s - busy_s)
 
 
 @jit
@@ -89,9 +91,11 @@ def step_seconds(
     f: Any, st: State, tb: Curves, low: int, s: int
 ) -> tuple[float, float, float, int]:
     """Occupancy, latency, host seconds and expert-group tokens of a step of ranks `low` on."""
-    m_group = 0
+    m_group, launch_s, gap = 0, 0.0, 0.0
     for t in range(low, low + f.dp):
         n_decode, new = st.tg[t].n_decode, st.tg[t].new
+        if st.tg[t].n_chunks > 0:
+            launch_s, gap = f.launch_s, f.prefill_gap
         m_group += computed_tokens(f, n_decode, new, st.tg[t].n_chunks)
     slowest, total = 0.0, 0.0
     for stage in range(len(tb.stage_count)):
@@ -101,7 +105,7 @@ def step_seconds(
         local += read(tb, GROUP, stage, m_group)
         slowest = max(slowest, local)
         total += tb.stage_count[stage] * local
-    added = exposed(f, slowest, host_of(f, st, low))
+    added = exposed(f, slowest, host_of(f, st, low), launch_s, gap)
     return slowest + added, total + added, added, m_group
 
 

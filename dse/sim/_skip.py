@@ -21,23 +21,17 @@ NOBODY = 1 << 60
 
 @jit
 def add_gap(st: State, seconds: float, times: int) -> None:
-    """Count gaps between tokens (`totals.gap_bin`)."""
-    index = 0
-    if seconds > 0.0:
-        mantissa, exponent = math.frexp(seconds)
-        index = ((exponent + 1022) << 8) + int((mantissa * 2.0 - 1.0) * 256.0) - GAP_BASE
-    st.gaps[min(max(index, 0), GAP_BINS - 1)] += times
-
-
-@jit
-def steps_left(f: Any, st: State, low: int) -> int:
-    """Steps until some request of the replica has its last token; 0 where none runs."""
-    least = NOBODY
-    for t in range(low, low + f.dp):
-        for i in range(st.ts[t, 0].run_n):
-            r = st.ch[t, 0, i].running
-            least = min(least, st.rq[r].osl - st.rq[r].generated)
-    return 0 if least == NOBODY else int(least)
+    """Count gaps between tokens (`totals.gap_bin`); the last bin is remembered, since requests of
+    one step wait equally long.
+    """
+    if seconds != st.tot[0].gap_s:
+        index = 0
+        if seconds > 0.0:
+            mantissa, exponent = math.frexp(seconds)
+            index = ((exponent + 1022) << 8) + int((mantissa * 2.0 - 1.0) * 256.0) - GAP_BASE
+        st.tot[0].gap_s = seconds
+        st.tot[0].gap_bin = min(max(index, 0), GAP_BINS - 1)
+    st.gaps[st.tot[0].gap_bin] += times
 
 
 @jit
@@ -75,9 +69,11 @@ def residue_of(f: Any, st: State, r: int) -> int:
 
 
 @jit
-def prepare(f: Any, st: State, tb: Curves, low: int) -> int:
-    """Sum up the batch of each rank; returns the tokens of the expert group."""
-    m_group = 0
+def prepare(f: Any, st: State, tb: Curves, low: int) -> tuple[int, int]:
+    """Sum up the batch of each rank; returns the steps until some request has its last token (0
+    where none runs) and the tokens of the expert group.
+    """
+    m_group, least = 0, NOBODY
     for t in range(low, low + f.dp):
         n, context = st.ts[t, 0].run_n, 0
         for i in range(f.block_tokens):
@@ -85,6 +81,7 @@ def prepare(f: Any, st: State, tb: Curves, low: int) -> int:
         for i in range(n):
             r = st.ch[t, 0, i].running
             context += st.rq[r].computed + 1
+            least = min(least, st.rq[r].osl - st.rq[r].generated)
             st.residue[t, residue_of(f, st, r)] += 1
         st.tg[t].n_decode = n
         st.tg[t].context = context
@@ -101,14 +98,15 @@ def prepare(f: Any, st: State, tb: Curves, low: int) -> int:
             st.tg[t].share = (n - tb.seqs[row]) / (tb.seqs[row + 1] - tb.seqs[row])
             st.tg[t].lookups = st.tg[t].lookup_sum = 0
             enter_cell(st, tb, t, context / n)
-    return m_group
+    return 0 if least == NOBODY else int(least), int(m_group)
 
 
 @jit
-def units_needed(f: Any, st: State, t: int, done: int) -> int:
-    """Units that the next step asks of a rank, `done` steps into the leap."""
-    full = (-done) % f.block_tokens
-    if st.residue[t, full] == 0 or f.uniform:
+def units_needed(f: Any, st: State, t: int, full: int, done: int) -> int:
+    """Units that the next step, `done` steps into the leap, asks of a rank: one for each context
+    whose residue is `full`, a block's end.
+    """
+    if f.uniform or st.residue[t, full] == 0:
         return int(st.residue[t, full])
     needed = 0
     for i in range(st.ts[t, 0].run_n):
@@ -138,11 +136,17 @@ def decode_seconds(st: State, tb: Curves, ty: TallyArrays, t: int, stage: int) -
 
 
 @jit
-def has_room(f: Any, st: State, low: int, done: int) -> bool:
-    """Whether every rank has the units that the next step asks for."""
+def find_room(f: Any, st: State, low: int, full: int, done: int) -> bool:
+    """Give every rank the units that the next step asks for; False, and nothing given, if one has
+    too few. What is given in a leap is summed in `new`.
+    """
     for t in range(low, low + f.dp):
-        if units_needed(f, st, t, done) > st.tg[t].free - st.tg[t].new:
+        needed = units_needed(f, st, t, full, done)
+        if needed > st.tg[t].free - st.tg[t].new:
             return False
+        st.tg[t].n_chunks = needed
+    for t in range(low, low + f.dp):
+        st.tg[t].new += st.tg[t].n_chunks
     return True
 
 
@@ -155,7 +159,7 @@ def one_step(
     for t in range(low + 1, low + f.dp):
         local = max(local, decode_seconds(st, tb, ty, t, 0))
     local += group
-    added = exposed(f, local, host_s)
+    added = exposed(f, local, host_s, 0.0, 0.0)
     seconds = local + added
     for t in range(low, low + f.dp):
         used = f.n_units - st.tg[t].free + st.tg[t].new
@@ -204,17 +208,17 @@ def leap(
     With `last` the step in which some request has its last token is one of them.
     """
     low = e * f.dp
-    most = steps_left(f, st, low) - (0 if last else 1)
-    if most <= 0 or now >= until:
+    if now >= until:
         return now
-    m_group = prepare(f, st, tb, low)
+    most, m_group = prepare(f, st, tb, low)
+    most -= 0 if last else 1
     group = read(tb, GROUP, 0, m_group)
     host_s, seqs, steps = host_of(f, st, low), 0, 0
     for t in range(low, low + f.dp):
         seqs += st.tg[t].n_decode
-    while steps < most and now < until and has_room(f, st, low, steps):
-        for t in range(low, low + f.dp):
-            st.tg[t].new += units_needed(f, st, t, steps)
+    full = 0
+    while steps < most and now < until and find_room(f, st, low, full, steps):
+        full = (full if full > 0 else f.block_tokens) - 1
         ends = now + one_step(f, st, tb, ty, low, group, host_s)
         add_gap(st, ends - now, seqs)
         now = ends

@@ -170,6 +170,8 @@ def _fixed(spec: RunSpec, pool: PoolSpec, requests: Requests, keys: Keys) -> Any
         "request_s": host.request_s,
         "prefill_token_s": host.prefill_token_s,
         "arrival_s": pool.arrival_s,
+        "launch_s": pool.cost.launch_s,
+        "prefill_gap": host.prefill_gap,
         "acceptance": spec.acceptance,
         "seed": requests.seed,
     }

@@ -197,13 +197,10 @@ def content_keys(requests: Requests, block_tokens: int) -> Keys:
     A shared prefix shares its whole blocks; the turns of a session share all that was said; a
     trace's hashes share the blocks that they cover whole.
     """
-    if requests.hash_ids:
-        per_request = _hashed_blocks(requests, block_tokens)
-    elif requests.prefix_tokens >= block_tokens or np.any(requests.session >= 0):
-        per_request = _prefix_blocks(requests, block_tokens)
-    else:
-        nothing = np.zeros(len(requests), dtype=np.int64)
-        return Keys(flat=nothing[:0], start=nothing, count=nothing, n_keys=0)
+    if not requests.hash_ids and np.all(requests.session < 0):
+        return _shared_only(requests, block_tokens)
+    blocks = _hashed_blocks if requests.hash_ids else _prefix_blocks
+    per_request = blocks(requests, block_tokens)
     count = np.array([len(keys) for keys in per_request], dtype=np.int64)
     flat = np.concatenate([np.array(keys, dtype=np.int64) for keys in per_request])
     known, numbered = np.unique(flat, return_inverse=True)
@@ -211,6 +208,19 @@ def content_keys(requests: Requests, block_tokens: int) -> Keys:
         flat=numbered.astype(np.int64), start=np.cumsum(count) - count, count=count,
         n_keys=len(known),
     )  # fmt: skip
+
+
+def _shared_only(requests: Requests, block_tokens: int) -> Keys:
+    """Keys where nothing but whole blocks of a shared prefix is shared."""
+    shared = requests.prefix_tokens // block_tokens
+    n_prefixes = int(requests.prefix.max(initial=-1)) + 1
+    count = np.where(requests.prefix >= 0, shared, 0)
+    return Keys(
+        flat=np.arange(n_prefixes * shared),
+        start=np.maximum(requests.prefix, 0) * shared,
+        count=count,
+        n_keys=n_prefixes * shared,
+    )
 
 
 def _prefix_blocks(requests: Requests, block_tokens: int) -> list[Ints]:
