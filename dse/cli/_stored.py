@@ -5,6 +5,7 @@ from typing import Any
 
 from dse.base.errors import UserError
 from dse.store import Store
+from dse.walls.kinds import WALLS
 
 VERDICT = ("demand", "limit", "unit", "margin", "nearest_feasible")
 
@@ -21,20 +22,25 @@ def stored_verdict(store: Path, point: str) -> dict[str, Any]:
         f"SELECT * FROM near_miss WHERE starts_with(point_id, '{wanted}') ORDER BY margin"
     )
     if killed.height:
-        row = killed.row(0, named=True)
-        nearest = [row["nearest_feasible"]] if row["nearest_feasible"] else []
-        shown = {key: row[key] for key in VERDICT} | {"nearest_feasible": nearest}
-        return {
-            "point_id": row["point_id"],
-            "status": "killed",
-            "killed_by": row["killed_by"],
-            "reason": "",
-            **shown,
-        }
+        return _missed(killed.row(0, named=True))
     answered = known.query(f"SELECT * FROM answered WHERE starts_with(point_id, '{wanted}')")
     if not answered.height:
         raise UserError(f"{store} knows no point {point!r}", "see `dse query 'FROM near_misses'`")
     return _answered(answered.row(0, named=True))
+
+
+def _missed(row: dict[str, Any]) -> dict[str, Any]:
+    """A point that a wall killed, or that was simulated and misses the SLO."""
+    wall = WALLS.get(row["killed_by"])
+    nearest = row["nearest_feasible"]
+    return {
+        "point_id": row["point_id"],
+        "status": "killed" if wall else "simulated, infeasible",
+        "killed_by": row["killed_by"],
+        "reason": wall.says if wall else "too few requests meet the SLO",
+        **{key: row[key] for key in VERDICT},
+        "nearest_feasible": nearest.split(" or ") if nearest else [],
+    }
 
 
 def _answered(row: dict[str, Any]) -> dict[str, Any]:

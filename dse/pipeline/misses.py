@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from dse.pipeline.judged import Judged, spread
+from dse.run.identity import point_id
 from dse.serving.slo import SLO
 from dse.study import Study
 from dse.walls.explain import Asked, smallest_changes
@@ -27,12 +28,19 @@ _COLUMNS = {
 
 
 def near_misses(study: Study, judged: Judged, results: pl.DataFrame) -> pl.DataFrame:
-    """Killed points and simulated ones that miss the SLO, nearest first, with a `remedy` each."""
+    """Killed points and simulated ones that miss the SLO, nearest first, with their `point_id` and
+    a `remedy` each.
+    """
     parts = []
     if judged.misses.height:
         nearest = judged.misses.head(MOST)
-        remedies = [_remedy(study, judged, row) for row in nearest.iter_rows(named=True)]
-        parts.append(nearest.with_columns(pl.Series("remedy", remedies, dtype=pl.String)))
+        rows = list(nearest.iter_rows(named=True))
+        named: dict[str, list[str | None]] = {
+            "point_id": [_point_id(study, judged, row) for row in rows],
+            "remedy": [_remedy(study, judged, row) for row in rows],
+        }
+        columns = [pl.Series(name, values, dtype=pl.String) for name, values in named.items()]
+        parts.append(nearest.with_columns(columns))
     if study.slo is not None and "slo_attainment" in results.columns:
         parts.append(_late(study, results))
     found = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame(schema=_COLUMNS)
@@ -56,6 +64,12 @@ def _late(study: Study, results: pl.DataFrame) -> pl.DataFrame:
         ),
     )
     return scored.bottom_k(MOST, by="margin") if scored.height else scored
+
+
+def _point_id(study: Study, judged: Judged, row: dict[str, Any]) -> str | None:
+    """The identity that the killed point would have in the store."""
+    deployment = judged.missed[row["structure"]].deployment
+    return None if deployment is None else point_id(deployment, study.workload_of(row))
 
 
 def _remedy(study: Study, judged: Judged, row: dict[str, Any]) -> str:

@@ -196,5 +196,12 @@ def _remember(store: Store, ran: Ran, record: dict[str, Any]) -> None:
     ]
     if counts:
         store.replace(pl.DataFrame(counts), "verdict")
+    misses = outcome.near_misses
+    if "point_id" in misses.columns:
+        renamed = misses.drop_nulls("point_id").select(
+            "point_id", "demand", "limit", "unit", "margin",
+            killed_by="reason", nearest_feasible="remedy", run_id=pl.lit(run_id),
+        )  # fmt: skip
+        store.replace(renamed.unique(["point_id", "killed_by"], keep="first"), "near_miss")
     if found.history.height:
         store.replace(found.history.with_columns(run_id=pl.lit(run_id)), "hypervolume")

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import polars as pl
 import pytest
 
 from dse.base.errors import IllegalError, UserError
@@ -14,6 +15,7 @@ from dse.hardware.dtype import DType
 from dse.serving.arrivals import ClosedLoop, Poisson
 from dse.serving.layout import Layout
 from dse.serving.lengths import Uniform
+from dse.store import Store
 
 LLAMA = ("--model", "llama-3.1-8b", "--gpu", "h100-sxm")
 
@@ -88,6 +90,24 @@ def test_explain_needs_a_store_for_a_point_id(capsys, tmp_path):
     code, _, err = run(capsys, "explain", "abc123", "--store", tmp_path / "none.duckdb")
     assert code == 2
     assert "no store" in err
+
+
+def test_explain_a_stored_point(capsys, tmp_path):
+    path = tmp_path / "s.duckdb"
+    row = {
+        "run_id": "r", "point_id": "abc123", "killed_by": "tpot_floor", "demand": 0.06,
+        "limit": 0.04, "unit": "s", "margin": 0.5, "nearest_feasible": "kv=fp8 or gpus=16 (TP16)",
+    }  # fmt: skip
+    with Store.open(path) as store:
+        store.replace(pl.DataFrame([row]), "near_miss")
+    found = document(capsys, "explain", "abc", "--store", path)
+    assert (found["status"], found["killed_by"], found["margin"]) == ("killed", "tpot_floor", 0.5)
+    assert found["nearest_feasible"] == ["kv=fp8", "gpus=16 (TP16)"]
+    assert found["reason"]
+    code, _, err = run(capsys, "explain", "fff", "--store", path)
+    assert code == 2
+    assert "knows no point" in err
+    assert run(capsys, "explain", "x';--", "--store", path)[0] == 2
 
 
 def test_missing_model_names_the_flag(capsys):
