@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import polars as pl
 
-from dse.pipeline.asking import PRICE, Viewed, question, views
+from dse.base.errors import StudyError
+from dse.pipeline.asking import PRICE, Viewed, ceilings, question, views
 from dse.pipeline.details import details
 from dse.pipeline.judged import Judged
 from dse.pipeline.misses import near_misses
+from dse.pipeline.probing import RATE, Offered, Probing, likely_rates
 from dse.report.record import Funnel, Outcome
 from dse.run.evaluate import SKETCH, Evaluator
 from dse.run.pool import Pool
 from dse.run.worker import KEYS
-from dse.search import METHODS, Answer, Round, search_each
+from dse.search import METHODS, Answer, Evaluate, Round, search_each
 from dse.store import Store
 from dse.study import Study
 
@@ -38,7 +41,7 @@ def answer_study(
     """Search the survivors of `judged` and return what a report needs."""
     evaluator = Evaluator(
         deployments={i: d for i, s in judged.structures.items() if (d := s.deployment) is not None},
-        workload_of=study.workload_of,
+        workload_of=Offered(study) if study.is_load_searched else study.workload_of,
         store=store,
         pool=pool,
         replicates=study.search.seeds,
@@ -48,7 +51,8 @@ def answer_study(
     )
     asked = question(study, judged, evaluator, on_round)
     search = METHODS[study.search.method]
-    found = search_each(search, judged.survivors, Viewed(evaluator), asked, study.compare_by)
+    evaluate = _evaluate(study, judged, evaluator)
+    found = search_each(search, judged.survivors, Viewed(evaluate), asked, study.compare_by)
     keys = _keys(found.frame, judged.survivors, evaluator)
     results = _with_ids(found.frame, keys)
     front = found.front.select("point").join(results, on="point", maintain_order="left")
@@ -68,9 +72,25 @@ def answer_study(
     return outcome, found
 
 
+def _evaluate(study: Study, judged: Judged, evaluator: Evaluator) -> Evaluate:
+    """The evaluator at the load of each row, or at the highest rate that keeps the SLO."""
+    if not study.is_load_searched:
+        return evaluator
+    if study.slo is None:
+        raise StudyError("load: max_goodput needs an SLO to keep", "give slo: {ttft: …, tpot: …}")
+    return Probing(
+        evaluator=evaluator,
+        attainment=study.slo.attainment,
+        ceiling=partial(ceilings, study, judged),
+        guess=partial(likely_rates, study, evaluator.deployments),
+    )
+
+
 def _keys(frame: pl.DataFrame, survivors: pl.DataFrame, evaluator: Evaluator) -> pl.DataFrame:
     """The key of each result's first replicate, with its `point`."""
     asked = survivors.join(frame.select("point"), on="point", how="semi").drop(PRICE)
+    if RATE in frame.columns and RATE not in asked.columns:
+        asked = asked.join(frame.select("point", RATE), on="point", maintain_order="left")
     return evaluator.keyed(asked).filter(pl.col("replicate") == 0).select("point", *KEYS)
 
 

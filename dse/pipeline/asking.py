@@ -11,13 +11,13 @@ import polars as pl
 from dse.pareto import OBJECTIVES
 from dse.pipeline.judged import Judged, question_of, shared_names
 from dse.run.evaluate import Evaluator
-from dse.search import Bound, Question, Round
+from dse.search import Bound, Evaluate, Question, Round
 from dse.search.engine_bound import EngineBound
 from dse.space.where import Where
 from dse.study import Study
 from dse.walls.judge import optimistic
 
-__all__ = ["Viewed", "question", "searched_columns", "views"]
+__all__ = ["Viewed", "ceilings", "question", "searched_columns", "views"]
 
 PRICE = "usd_per_gpu_hour"
 _UPPER_BOUND = re.compile(r'\s*"?(?P<column>\w+)"?\s*<=?\s*(?P<limit>[-+.\deE]+)\s*')
@@ -28,7 +28,7 @@ _OPTIMISTIC = ("tpot_mean_s", "ttft_mean_s", "output_tok_per_s_per_gpu")
 class Viewed:
     """Evaluates points, and adds every objective that their metrics and prices allow."""
 
-    evaluator: Evaluator
+    evaluator: Evaluate
 
     def __call__(self, points: pl.DataFrame) -> pl.DataFrame:
         """Rows of the evaluator with the columns of `views`."""
@@ -57,18 +57,11 @@ def question(
 ) -> Question:
     """The study's question in the search's words."""
     search = study.search
-    engine = EngineBound(
-        deployments=evaluator.deployments,
-        workload_of=study.workload_of,
-        replicates=evaluator.replicates,
-        tier=evaluator.tier,
-        slo=study.slo,
-    )
     return Question(
         objectives=study.parts,
         feasible=_feasible(study),
         hopeless=_hopeless(study),
-        bounds=(Bound(rung="hardware", of=_hardware(study, judged)), engine.bound()),
+        bounds=_bounds(study, judged, evaluator),
         tolerance=search.tolerance,
         round_size=search.round,
         axes=tuple(searched_columns(judged.survivors)),
@@ -85,9 +78,33 @@ def searched_columns(survivors: pl.DataFrame) -> list[str]:
     return [name for name in counted if survivors[name].n_unique() > 1]
 
 
+def ceilings(study: Study, judged: Judged, points: pl.DataFrame) -> dict[int, float]:
+    """Requests/s of each point that no schedule exceeds, by `point`."""
+    found = points.select("point", "n_gpus").join(_hardware(study, judged)(points), on="point")
+    rate = pl.col("goodput_req_per_s_per_gpu") * pl.col("n_gpus")
+    return dict(found.select("point", rate).iter_rows())
+
+
+def _bounds(study: Study, judged: Judged, evaluator: Evaluator) -> tuple[Bound, ...]:
+    """Peak rates first, then the simulator's own times; the latter need a load, so a study whose
+    load is searched has the first alone.
+    """
+    hardware = Bound(rung="hardware", of=_hardware(study, judged))
+    if study.is_load_searched:
+        return (hardware,)
+    engine = EngineBound(
+        deployments=evaluator.deployments,
+        workload_of=study.workload_of,
+        replicates=evaluator.replicates,
+        tier=evaluator.tier,
+        slo=study.slo,
+    )
+    return (hardware, engine.bound())
+
+
 def _feasible(study: Study) -> pl.Expr | None:
     tests = [where.expr() for where in study.constraints]
-    if study.slo is not None and not study.is_load_searched:
+    if study.slo is not None:
         tests.append(pl.col("slo_attainment") >= study.slo.attainment)
     return pl.all_horizontal(tests) if tests else None
 
@@ -118,7 +135,10 @@ def _hardware(study: Study, judged: Judged) -> Callable[[pl.DataFrame], pl.DataF
     def of(points: pl.DataFrame) -> pl.DataFrame:
         own = points.lazy().drop(shared_names(points, judged.facts))
         known = own.join(judged.facts.lazy(), on="structure", how="left")
-        found = optimistic(known.with_columns(**added)).select("point", *_OPTIMISTIC)
-        return found.collect()
+        found = optimistic(known.with_columns(**added))
+        # Every request has at least `osl_low_tokens`, so tokens/s bound requests/s.
+        goodput = pl.col("output_tok_per_s_per_gpu") / pl.col("osl_low_tokens")
+        named = goodput.alias("goodput_req_per_s_per_gpu")
+        return found.select("point", *_OPTIMISTIC, named).collect()
 
     return of

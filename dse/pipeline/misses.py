@@ -69,7 +69,9 @@ def _late(study: Study, results: pl.DataFrame) -> pl.DataFrame:
 def _point_id(study: Study, judged: Judged, row: dict[str, Any]) -> str | None:
     """The identity that the killed point would have in the store."""
     deployment = judged.missed[row["structure"]].deployment
-    return None if deployment is None else point_id(deployment, study.workload_of(row))
+    if deployment is None or study.is_load_searched:
+        return None
+    return point_id(deployment, study.workload_of(row))
 
 
 def _remedy(study: Study, judged: Judged, row: dict[str, Any]) -> str:
