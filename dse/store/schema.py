@@ -20,7 +20,6 @@ WIDENING = frozenset({"point", "result"})
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UINTEGER", "UBIGINT")
 _NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
-_DECLARED_MEANS = ("output_tok_per_s_per_gpu",)
 
 
 def make(path: Path) -> None:
@@ -103,7 +102,6 @@ def _make_views(connection: duckdb.DuckDBPyConnection) -> None:
         if kind.startswith(_NUMERIC) and not kind.endswith("[]") and name != "replicate"
     ]
     means = [f"avg({quoted(name)}) AS {quoted(name)}" for name in metrics]
-    means += [f"NULL::DOUBLE AS {quoted(name)}" for name in _DECLARED_MEANS if name not in metrics]
     connection.execute(_text("views.sql").replace("{means}", ", ".join(means)))
 
 

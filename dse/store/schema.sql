@@ -57,6 +57,7 @@ CREATE TABLE result (
     physics_id VARCHAR NOT NULL,              -- digest of the simulator's version and coefficients
     status     VARCHAR NOT NULL,              -- ok, error (the point raised), crashed (killed its workers)
     error      VARCHAR,
+    output_tok_per_s_per_gpu DOUBLE,          -- tok/s per GPU of all pools
     PRIMARY KEY (point_id, replicate, physics_id)
 );
 

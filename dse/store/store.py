@@ -30,7 +30,7 @@ from dse.store.schema import (
 KEYS = ("point_id", "replicate", "physics_id")
 _KEY_TYPES = pl.Schema({"point_id": pl.String, "replicate": pl.Int32, "physics_id": pl.String})
 _KNOWN_TYPES = pl.Schema([*_KEY_TYPES.items(), ("status", pl.String)])
-_BATCH_ROWS = 1000
+_BATCH_ROWS = 50_000
 _READER_PATIENCE_S = 2.0
 
 

@@ -267,3 +267,32 @@ def test_a_holder_is_waited_for_then_named(path):
         holder.join(30)
     store.flush()
     assert store.results().height == 3, "a flush that failed keeps its rows"
+
+
+def test_views_answer_for_the_last_run_of_a_study(store):
+    store.replace(pl.DataFrame([{"study_id": "s", "name": "chat"}]), "study")
+    for run, day in (("old", 1), ("new", 2)):
+        row = {"run_id": run, "study_id": "s", "status": "done", "physics_id": "p" * 32}
+        started = pl.datetime(2026, 1, day)
+        store.replace(pl.DataFrame([row]).with_columns(started_at=started), "run")
+    results = [rows(4, replicate=r, output_tok_per_s_per_gpu=100.0 + 10 * r) for r in (0, 1)]
+    for frame in results:
+        rate = pl.col("output_tok_per_s_per_gpu") + pl.int_range(4)
+        store.append(frame.with_columns(output_tok_per_s_per_gpu=rate))
+    ids = results[0].select("point_id")
+    store.append(ids.with_columns(gpu=pl.Series(["a", "a", "b", "b"])), "point")
+    flags = {"feasible": [True, False, True, True], "on_front": [True, False, False, True]}
+    answer = ids.with_columns(
+        run_id=pl.lit("new"),
+        physics_id=pl.lit("p" * 32),
+        **{name: pl.Series(values) for name, values in flags.items()},
+    )
+    store.append(answer, "answer")
+    store.flush()
+    front = store.query("FROM front ORDER BY point_id")
+    assert front["output_tok_per_s_per_gpu"].to_list() == [105.0, 108.0]
+    assert front["n_replicates"].to_list() == [2, 2]
+    best = store.query("FROM best_per_gpu ORDER BY gpu")
+    assert best["gpu"].to_list() == ["a", "b"]
+    assert best["output_tok_per_s_per_gpu"].to_list() == [105.0, 108.0]
+    assert store.query("FROM answered").height == 4
