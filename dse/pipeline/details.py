@@ -14,6 +14,7 @@ from dse.base.errors import DseError
 from dse.cost.account import decode_floor
 from dse.pipeline.judged import Judged
 from dse.saturation.advisor import advise
+from dse.saturation.constants import shipped_fit
 from dse.saturation.demand import load_of
 from dse.serving.deployment import Deployment
 from dse.study import Load, Study
@@ -82,9 +83,11 @@ def _advice(study: Study, deployment: Deployment, row: Mapping[str, Any]) -> dic
         return None
     load = Load(concurrency=int(row.get("concurrency") or 1))
     workload = study.workload_of(row, load)
-    caching = deployment.pools[0].engine.prefix_caching
+    pool = deployment.pools[0]
+    asked = load_of(workload, 1.0, prefix_caching=pool.engine.prefix_caching)
+    fit = shipped_fit(pool.gpu.name, pool.engine.label)
     try:
-        advice = advise(deployment, load_of(workload, 1.0, prefix_caching=caching), study.slo)
+        advice = advise(deployment, asked, study.slo, fit=fit)
     except DseError:
         return None
     return asdict(advice) | {"curve": [point._asdict() for point in advice.curve]}

@@ -11,7 +11,6 @@ import polars as pl
 
 from dse.space import Structure, numeric, points, structures
 from dse.study import Study
-from dse.study.grammar import LognormalLengths, UniformLengths
 from dse.study.price import Price
 from dse.walls.facts import Facts, FactsCache, facts_of
 from dse.walls.judge import facts_frame, judge, question_columns, standard_walls
@@ -22,8 +21,8 @@ __all__ = ["Judged", "judge_space", "question_of", "shared_names", "spread"]
 GROUP = 1000
 PRICE = "usd_per_gpu_hour"
 NEAR_MISSES = 24
-# A log-normal length has no bound of its own; floors take one token, ceilings this many means.
-LONGEST_LOGNORMAL = 1e3
+# Lengths without a bound of their own: floors take one token, ceilings this many contexts.
+LONGEST = 1e6
 MISS_COLUMNS = ("reason", "demand", "limit", "unit", "margin")
 
 
@@ -97,13 +96,9 @@ def question_of(study: Study) -> dict[str, pl.Expr]:
 
 
 def spread(study: Study) -> tuple[float, float]:
-    """The least and the greatest length as a multiple of the context's."""
-    lengths = study.asked.file.lengths
-    if isinstance(lengths, UniformLengths):
-        return lengths.uniform
-    if isinstance(lengths, LognormalLengths):
-        return 0.0, LONGEST_LOGNORMAL
-    return 1.0, 1.0
+    """The least and the greatest length as a multiple of the context's, both finite."""
+    low, high = study.asked.spread()
+    return low, min(high, LONGEST)
 
 
 def _groups(items: Iterable[Structure], size: int) -> Iterator[list[Structure]]:
