@@ -1,6 +1,6 @@
 """How fast the simulator is: steps per second on one core, and the job of a study's point.
 
-Run `python benchmarks/simulator.py`. Times are CPU seconds of this process, the best of three after
+Run `python benchmarks/simulator.py`. Times are CPU seconds, the best of three after
 compilation. The peers' figures are theirs, on their machines: Vidur 3 to 10 thousand steps a second,
 inference-lab (Rust) 145 thousand at batch 64.
 """
@@ -9,6 +9,7 @@ import argparse
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 
 from dse.hardware import GPU, Fabric, Link
 from dse.model.attention.gqa import GQA
@@ -105,9 +106,9 @@ def steps_table(per_batch: int) -> None:
         few = loaded(batch, 2 * batch)[1]
         outcome = run_fast(spec, requests)
         total = outcome.totals[0]
-        fast = total.n_steps / best_of(3, lambda: run_fast(spec, requests))
+        fast = total.n_steps / best_of(3, partial(run_fast, spec, requests))
         slow_steps = run_fast(spec, few).totals[0].n_steps
-        slow = slow_steps / best_of(1, lambda: run_reference(spec, few))
+        slow = slow_steps / best_of(1, partial(run_reference, spec, few))
         met = "met" if batch != 64 or fast >= TARGET_STEPS_PER_S else "missed"
         print(
             f"| {batch} | {len(requests)} | {total.n_steps} | {int(outcome.n_preemptions.sum())} "

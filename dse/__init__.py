@@ -13,11 +13,17 @@ if TYPE_CHECKING:
     from dse.catalog import Catalog
     from dse.hardware import GPU, DType, Fabric
     from dse.model import Model
+    from dse.pipeline.api import Report, run, show
     from dse.serving.deployment import Deployment
     from dse.serving.engine import Engine
     from dse.serving.layout import Layout
     from dse.serving.slo import SLO
     from dse.serving.workload import Workload
+    from dse.sim import PointMetrics, simulate
+    from dse.space import Space, load_space
+    from dse.store import Store
+    from dse.study import Study, load_study
+    from dse.study.check import check
 
 __all__ = [
     "GPU",
@@ -30,8 +36,19 @@ __all__ = [
     "Fabric",
     "Layout",
     "Model",
+    "PointMetrics",
+    "Report",
+    "Space",
+    "Store",
+    "Study",
     "Workload",
     "__version__",
+    "check",
+    "load_space",
+    "load_study",
+    "run",
+    "show",
+    "simulate",
 ]
 
 _HOMES = {
@@ -44,8 +61,19 @@ _HOMES = {
     "GPU": "dse.hardware",
     "Layout": "dse.serving.layout",
     "Model": "dse.model",
+    "PointMetrics": "dse.sim",
+    "Report": "dse.pipeline.api",
     "SLO": "dse.serving.slo",
+    "Space": "dse.space",
+    "Store": "dse.store",
+    "Study": "dse.study",
     "Workload": "dse.serving.workload",
+    "check": "dse.study.check",
+    "load_space": "dse.space",
+    "load_study": "dse.study",
+    "run": "dse.run",
+    "show": "dse.pipeline.api",
+    "simulate": "dse.sim",
 }
 
 
@@ -53,7 +81,9 @@ def __getattr__(name: str) -> object:
     """Import a public name from its home when it is first asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module 'dse' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    home = import_module(_HOMES[name])
+    # `dse.run` is a package that can be called.
+    return home if home.__name__ == f"dse.{name}" else getattr(home, name)
 
 
 def __dir__() -> list[str]:

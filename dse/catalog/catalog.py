@@ -37,7 +37,7 @@ KINDS: Final[Mapping[str, tuple[str, type]]] = {
 class Catalog:
     """Names to files, by kind; `roots` nearest first. Files are parsed when they are asked for.
 
-    Names match without regard to case, `-`, `_`, `.` and spaces. A tag that one record alone carries
+    Names match without regard to case, `-`, `_`, `.` and spaces. A tag that one record alone has
     names it too (`h200` is `h200-sxm`).
     """
 

@@ -16,7 +16,7 @@ from dse.catalog import Catalog
 from dse.sim import SIM_VERSION
 from dse.study import Study
 
-__all__ = ["provenance"]
+__all__ = ["catalog_digest", "provenance"]
 
 _LIBRARIES = ("duckdb", "numpy", "optuna", "polars", "ray")
 

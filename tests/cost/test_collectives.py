@@ -106,7 +106,7 @@ def test_low_latency_exchange_of_128_tokens_on_h100(
 
 
 def test_small_all_reduce_on_h100() -> None:
-    """vLLM's captured custom all-reduce of 16 KB: 4.5 µs on two GPUs, 5.3 on eight (same source)."""
+    """vLLM's captured custom all-reduce of 16 KB: 4.5 µs on two GPUs, 5.3 on eight (as above)."""
     model = collective_model(nvlink4(), "vllm")
     assert model.seconds(op("all_reduce", 16384.0, 2)) * 1e6 == pytest.approx(4.5, rel=0.1)
     assert model.seconds(op("all_reduce", 16384.0, 8)) * 1e6 == pytest.approx(5.3, rel=0.1)
@@ -122,7 +122,7 @@ def test_two_nodes_are_never_priced_as_one() -> None:
 
 
 def test_a_clusters_measured_constants_win() -> None:
-    """Floor First's H20 cluster (arXiv:2607.05876): 43 GB/s algorithm bandwidth, 33 µs a message."""
+    """Floor First's H20 cluster (arXiv:2607.05876): 43 GB/s algorithm bandwidth, 33 µs each."""
     link = Link(
         n_gpus=8, bytes_per_s=450e9, latency_s=33e-6, latency_floor_s=33e-6,
         all_reduce_bytes_per_s=43e9, exchange_latency_s=60e-6,

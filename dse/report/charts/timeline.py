@@ -27,4 +27,5 @@ def timeline() -> alt.VConcatChart:
         )
         for column, label in PANELS.items()
     ]
-    return alt.vconcat(*panels).resolve_scale(x="shared")
+    chart: alt.VConcatChart = alt.vconcat(*panels).resolve_scale(x="shared")
+    return chart
