@@ -12,7 +12,17 @@ from dse.model import Model
 from dse.serving.deployment import Deployment, Pool, Role
 from dse.serving.layout import Layout
 
-__all__ = ["Exporter", "Flags", "Given", "Launch", "checkpoint", "integer", "is_quantised_online"]
+__all__ = [
+    "Exporter",
+    "Flags",
+    "Given",
+    "Launch",
+    "checkpoint",
+    "integer",
+    "is_quantised_online",
+    "nodes_of",
+    "refuse",
+]
 
 Flags = Mapping[str, str | None]
 """Flag to value in the order in which they are written; None for a flag without a value."""

@@ -15,7 +15,7 @@ from dse.report.tables import Table, table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["content_of", "text"]
+__all__ = ["content_of", "headline", "text"]
 
 MOST_DRAWN = 600
 _X, _Y = "tpot_mean_s", "output_tok_per_s_per_gpu"

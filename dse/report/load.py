@@ -14,7 +14,7 @@ from dse.report.subject import Subject
 from dse.report.tables import Table, table
 from dse.sim import LatencySketch
 
-__all__ = ["goodput_by_bound", "latency", "tightened"]
+__all__ = ["goodput_by_bound", "latency", "load_column", "tightened"]
 
 MOST = 6
 MOST_LOADS = 60

@@ -18,7 +18,14 @@ from dse.report.files import Writer, write_all
 from dse.report.record import Outcome
 from dse.report.section import Rows
 
-__all__ = ["FORMATS", "write", "write_content"]
+__all__ = [
+    "FORMATS",
+    "html",
+    "pictures",
+    "policy",
+    "write",
+    "write_content",
+]
 
 FORMATS = ("html", "md", "svg", "png", "parquet", "csv", "json")
 DEFAULT = ("html", "md", "svg", "parquet")
@@ -92,10 +99,10 @@ def html(found: Content) -> str:
         alerts=found.alerts,
         sections=found.sections,
         style=Markup(style),
-        data=embedded({name: columns(rows) for name, rows in found.datasets.items()}),
-        specs=embedded(specs),
-        config=embedded(config(**PAGE_COLOURS)),
-        shown=embedded(shown),
+        data=_embedded({name: _columns(rows) for name, rows in found.datasets.items()}),
+        specs=_embedded(specs),
+        config=_embedded(config(**PAGE_COLOURS)),
+        shown=_embedded(shown),
         bundle=Markup(scripts[0]),
         script=Markup(scripts[1]),
     )
@@ -110,7 +117,7 @@ def pictures(found: Content, kind: str) -> dict[str, str | bytes]:
     look["aria"] = False  # the picture as a whole has a text; one a mark would treble its size
     draw = svg if kind == "svg" else png
     made: dict[str, str | bytes] = {}
-    plain = {name: [plain_row(row) for row in rows] for name, rows in found.datasets.items()}
+    plain = {name: [_plain_row(row) for row in rows] for name, rows in found.datasets.items()}
     for section in found.sections:
         for each in section.charts:
             spec = with_data({**each.spec, "config": look}, plain, width=PICTURE_WIDTH)
@@ -126,33 +133,33 @@ def policy(scripts: Sequence[str]) -> str:
     return f"default-src 'none'; script-src {allowed}; {rest}"
 
 
-def embedded(value: object) -> Any:
+def _embedded(value: object) -> Any:
     """JSON for a script element: no `<` that could close it, no number that JSON lacks."""
     from markupsafe import Markup
 
-    text = json.dumps(plain_value(value), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(_plain_value(value), ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028"))
 
 
-def columns(rows: Rows) -> dict[str, Any]:
+def _columns(rows: Rows) -> dict[str, Any]:
     """Rows as one list of names and one of values, which is half as long."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"columns": names, "rows": [[row.get(name) for name in names] for row in rows]}
 
 
-def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with null for what JSON lacks."""
-    return {name: plain_value(value) for name, value in row.items()}
+    return {name: _plain_value(value) for name, value in row.items()}
 
 
-def plain_value(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Plain data for JSON; NaN and infinities are null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): plain_value(each) for key, each in value.items()}
+        return {str(key): _plain_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_value(each) for each in value]
+        return [_plain_value(each) for each in value]
     return value if value is None or isinstance(value, str | int) else str(value)
 
 
@@ -169,6 +176,6 @@ def _fronts(found: Content, formats: Sequence[str]) -> dict[str, str | bytes | W
     if "csv" in formats:
         made["front.csv"] = found.front.write_csv()
     if "json" in formats:
-        rows = [plain_row(row) for row in found.front.to_dicts()]
+        rows = [_plain_row(row) for row in found.front.to_dicts()]
         made["front.json"] = json.dumps({"front": rows}, indent=2, ensure_ascii=False)
     return made

@@ -15,7 +15,7 @@ from dse.report.section import Figure, Part, Rows, Section
 from dse.report.subject import Subject
 from dse.report.tables import Table, table
 
-__all__ = ["Side", "equal_interactivity", "equal_slo", "procurement", "staircase"]
+__all__ = ["Side", "equal_interactivity", "equal_slo", "procurement", "staircase", "with_costs"]
 
 SECONDS_PER_HOUR = 3600.0
 INTERACTIVITIES = (20.0, 50.0, 100.0)

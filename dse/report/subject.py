@@ -11,7 +11,7 @@ from dse.serving.slo import SLO
 if TYPE_CHECKING:
     from dse.report.record import Outcome
 
-__all__ = ["Bound", "Subject", "subject"]
+__all__ = ["Bound", "Subject", "is_latency", "shown", "subject"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from dse.report.quantities import cell, quantity
 from dse.report.record import Funnel, Outcome
 from dse.report.subject import Subject
 
-__all__ = ["Table", "front_table", "funnel_rows", "markdown", "near_misses"]
+__all__ = ["Table", "front_table", "funnel_rows", "markdown", "near_misses", "provenance", "table"]
 
 MOST_ROWS = 60
 

@@ -42,7 +42,7 @@ def summary(outcome: Outcome, width: int = 100, *, report: Path | None = None) -
         parts.append(Padding(_front(outcome, about, width), (1, 0, 0, 0)))
     elif outcome.near_misses.height:
         parts.append(Padding(grid(near_misses(outcome.near_misses.head(5)), width), (1, 0, 0, 0)))
-    parts.append(Padding(Text(funnel_line(outcome.funnel, outcome.front.height)), (1, 0, 0, 0)))
+    parts.append(Padding(Text(_funnel_line(outcome.funnel, outcome.front.height)), (1, 0, 0, 0)))
     if statement := outcome.certificate.get("statement"):
         style = "" if outcome.certificate.get("valid", True) else "bold red"
         parts.append(Text(f"Search: {statement}.", style=style))
@@ -52,7 +52,7 @@ def summary(outcome: Outcome, width: int = 100, *, report: Path | None = None) -
     return Group(*parts)
 
 
-def funnel_line(funnel: Funnel, n_front: int) -> str:
+def _funnel_line(funnel: Funnel, n_front: int) -> str:
     """The funnel in a sentence; the three walls that removed most by name."""
     removed = {**funnel.illegal, **funnel.killed}
     steps = [f"{funnel.n_candidates:,} candidates"]
@@ -107,10 +107,10 @@ def grid(found: Table, width: int) -> "RenderableType":
     from rich import box
     from rich.table import Table as Grid
 
-    kept = fitting(found, width)
+    kept = _fitting(found, width)
     shown = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index in kept:
-        head, unit = split(found.heads[index])
+        head, unit = _split(found.heads[index])
         title = f"{head}\n{unit}" if unit else head
         if found.numeric[index]:
             shown.add_column(title, justify="right", no_wrap=True)
@@ -121,12 +121,12 @@ def grid(found: Table, width: int) -> "RenderableType":
     return shown
 
 
-def fitting(found: Table, width: int) -> list[int]:
+def _fitting(found: Table, width: int) -> list[int]:
     """The columns, from the left, that fit into `width` without a cut."""
     kept: list[int] = []
     used = 0
     for index in range(len(found.heads)):
-        cells: Sequence[str] = [*split(found.heads[index]), *(row[index] for row in found.rows)]
+        cells: Sequence[str] = [*_split(found.heads[index]), *(row[index] for row in found.rows)]
         used += max(map(len, cells)) + _PADDING
         if used > width and kept:
             break
@@ -134,7 +134,7 @@ def fitting(found: Table, width: int) -> list[int]:
     return kept
 
 
-def split(head: str) -> tuple[str, str]:
+def _split(head: str) -> tuple[str, str]:
     """A head's words and its unit."""
     words, _, unit = head.partition(" (")
     return words, unit.removesuffix(")")
