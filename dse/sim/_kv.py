@@ -20,9 +20,9 @@ def units_of(f: Any, st: State, tokens: int) -> int:
         return 0
     block = f.block_tokens
     total = f.fixed_bytes + f.full_bytes * float(-(-tokens // block) * block)
-    for i in range(len(st.windows)):
-        seen = min(tokens, st.windows[i].tokens)
-        total += st.windows[i].bytes * float(-(-seen // block) * block)
+    for i in range(f.n_windows):
+        seen = min(tokens, st.windows[f.pool, i].tokens)
+        total += st.windows[f.pool, i].bytes * float(-(-seen // block) * block)
     return int(total)
 
 
@@ -152,6 +152,8 @@ def grow(f: Any, st: State, t: int, r: int, tokens: int) -> bool:
 def publish(f: Any, st: State, t: int, r: int) -> None:
     """Let others share the full blocks with content that a request has computed."""
     known = st.rq[r].held_keys
+    if f.n_keys == 0:
+        return
     if known >= st.rq[r].key_count or st.rq[r].computed < (known + 1) * f.block_tokens:
         return
     full = min(st.rq[r].key_count, st.rq[r].computed // f.block_tokens)
@@ -187,7 +189,7 @@ def release(f: Any, st: State, t: int, r: int) -> None:
 @jit
 def fresh_lists(f: Any, st: State) -> None:
     """Put every block of every rank, without content, in one run."""
-    for t in range(f.n_targets):
+    for t in range(f.first_target, f.first_target + f.n_targets):
         st.tg[t].free = f.n_units
         if f.n_keys == 0:
             continue

@@ -9,7 +9,7 @@ from dse.sim._jit import entry, jit
 from dse.sim._kv import fresh_lists, publish, release
 from dse.sim._plan import leave, plan, push_waiting
 from dse.sim._price import count, count_rank, step_seconds
-from dse.sim._skip import add_gap, leap
+from dse.sim._skip import add_gap, first_rank, leap
 from dse.sim._state import Curves, State
 
 INFINITY = float("inf")
@@ -31,14 +31,22 @@ def swap(st: State, a: int, b: int) -> None:
     st.due[a].time, st.due[b].time = st.due[b].time, st.due[a].time
     st.due[a].seq, st.due[b].seq = st.due[b].seq, st.due[a].seq
     st.due[a].request, st.due[b].request = st.due[b].request, st.due[a].request
+    st.due[a].pool, st.due[b].pool = st.due[b].pool, st.due[a].pool
 
 
 @jit
 def ask(f: Any, st: State, r: int, time: float) -> None:
     """A request is asked at `time`; it reaches the engine when the host has taken it in."""
     st.rq[r].asked = time
+    push_due(st, r, time + f.arrival_s, 0)
+
+
+@jit
+def push_due(st: State, r: int, time: float, pool: int) -> None:
+    """A request will reach `pool` at `time`."""
     i = st.tot[0].n_due
-    st.due[i].time, st.due[i].seq, st.due[i].request = time + f.arrival_s, st.tot[0].n_seq, r
+    st.due[i].time, st.due[i].seq, st.due[i].request = time, st.tot[0].n_seq, r
+    st.due[i].pool = pool
     st.tot[0].n_due += 1
     st.tot[0].n_seq += 1
     while i > 0 and is_before(st, i, (i - 1) // 2):
@@ -77,17 +85,18 @@ def load_of(f: Any, st: State, t: int) -> int:
 @jit
 def route(f: Any, st: State, r: int) -> None:
     """Give a request to a rank for good."""
-    t = st.tot[0].n_routed % f.n_targets
+    t = f.first_target + st.tot[f.pool].n_routed % f.n_targets
     if f.least_loaded:
-        t = 0
-        for other in range(1, f.n_targets):
+        t = f.first_target
+        for other in range(t + 1, t + f.n_targets):
             if load_of(f, st, other) < load_of(f, st, t):
                 t = other
-    st.rq[r].order = (st.rq[r].rank_by << ORDER_BITS) + st.tot[0].n_routed
-    st.tot[0].n_routed += 1
+    st.rq[r].order = (st.rq[r].rank_by << ORDER_BITS) + st.tot[f.pool].n_routed
+    st.tot[f.pool].n_routed += 1
     push_waiting(st, t, r)
-    st.rp[t // f.dp].dirty = True
-    st.rp[t // f.dp].stable = False
+    e = f.first_replica + (t - f.first_target) // f.dp
+    st.rp[e].dirty = True
+    st.rp[e].stable = False
 
 
 @jit
@@ -122,9 +131,9 @@ def advance(f: Any, st: State, t: int, s: int, i: int, now: float) -> None:
     if st.rq[r].generated == 0:
         st.rq[r].first_s = now
     else:
-        add_gap(st, now - st.rq[r].last_s, 1)
+        add_gap(f, st, now - st.rq[r].last_s, 1)
     if n_out > 1:
-        add_gap(st, 0.0, n_out - 1)
+        add_gap(f, st, 0.0, n_out - 1)
     st.rq[r].generated += n_out
     st.rq[r].last_s = now
 
@@ -132,9 +141,12 @@ def advance(f: Any, st: State, t: int, s: int, i: int, now: float) -> None:
 @jit
 def finish(f: Any, st: State, t: int, s: int, r: int, now: float) -> None:
     """A request has all of its tokens: it leaves, and what waits for it is asked."""
-    st.rq[r].finish_s = now
     leave(st, t, s, r)
     release(f, st, t, r)
+    if f.hands_over and st.rq[r].osl > 1:
+        push_due(st, r, now + st.rq[r].transfer_s, 1)
+        return
+    st.rq[r].finish_s = now
     st.tot[0].n_done += 1
     following = st.rq[r].successor
     if following >= 0:
@@ -151,13 +163,14 @@ def end_step(f: Any, st: State, e: int, s: int, now: float) -> bool:
     st.es[e, s].end_s = INFINITY
     st.rp[e].dirty = True
     all_decode = True
-    for t in range(e * f.dp, (e + 1) * f.dp):
+    low = first_rank(f, e)
+    for t in range(low, low + f.dp):
         going_on = 0
         for i in range(st.ts[t, s].chunk_n):
             r = st.ch[t, s, i].request
             advance(f, st, t, s, i, now)
             publish(f, st, t, r)
-            if st.rq[r].generated >= st.rq[r].osl:
+            if st.rq[r].generated >= (1 if f.hands_over else st.rq[r].osl):
                 finish(f, st, t, s, r, now)
                 st.rp[e].stable = False
             elif st.rq[r].last_s == now:
@@ -169,7 +182,8 @@ def end_step(f: Any, st: State, e: int, s: int, now: float) -> bool:
 @jit
 def finish_done(f: Any, st: State, e: int, now: float) -> None:
     """Let go, in order, of the requests that have all of their tokens after a leap."""
-    for t in range(e * f.dp, (e + 1) * f.dp):
+    low = first_rank(f, e)
+    for t in range(low, low + f.dp):
         i = 0
         while i < st.ts[t, 0].run_n:
             r = st.ch[t, 0, i].running
@@ -182,7 +196,7 @@ def finish_done(f: Any, st: State, e: int, now: float) -> None:
 @jit
 def begin(f: Any, st: State, tb: Curves, ty: TallyArrays, e: int, s: int, now: float) -> bool:
     """Plan and start a micro-batch of slot `s`; False if there is nothing to do."""
-    low, chunks, stable = e * f.dp, 0, True
+    low, chunks, stable = first_rank(f, e), 0, True
     for t in range(low, low + f.dp):
         stable = plan(f, st, t, s, now) and stable
         chunks += st.ts[t, s].chunk_n
@@ -191,16 +205,16 @@ def begin(f: Any, st: State, tb: Curves, ty: TallyArrays, e: int, s: int, now: f
     seconds, latency, added, m_group = step_seconds(f, st, tb, low, s)
     for t in range(low, low + f.dp):
         used = f.n_units - st.tg[t].free
-        st.tot[0].seqs_s += st.ts[t, s].chunk_n * seconds
-        st.tot[0].kv_s += used * seconds
-        st.tot[0].kv_peak = max(st.tot[0].kv_peak, used)
-        st.tot[0].n_decode += st.tg[t].n_decode
-        st.tot[0].n_prefill += st.tg[t].new
+        st.tot[f.pool].seqs_s += st.ts[t, s].chunk_n * seconds
+        st.tot[f.pool].kv_s += used * seconds
+        st.tot[f.pool].kv_peak = max(st.tot[f.pool].kv_peak, used)
+        st.tot[f.pool].n_decode += st.tg[t].n_decode
+        st.tot[f.pool].n_prefill += st.tg[t].new
         count_rank(f, st, tb, ty, t, s)
     count(tb, ty, GROUP, m_group, 1)
-    st.tot[0].n_steps += 1
-    st.tot[0].busy += seconds
-    st.tot[0].host += added
+    st.tot[f.pool].n_steps += 1
+    st.tot[f.pool].busy += seconds
+    st.tot[f.pool].host += added
     st.rp[e].stable = stable
     st.rp[e].free_s = now + seconds
     st.es[e, s].end_s = now + latency
@@ -231,22 +245,22 @@ def others_next(f: Any, st: State, e: int) -> float:
     answer brings about.
     """
     soonest = st.due[0].time if st.tot[0].n_due > 0 else INFINITY
-    for other in range(f.n_replicas):
+    for other in range(len(st.rp)):
         if other != e and f.answers:
             if st.rp[other].dirty:
                 return 0.0
             soonest = min(soonest, st.rp[other].wake_s)
-            for s in range(f.pp):
+            for s in range(st.es.shape[1]):
                 soonest = min(soonest, st.es[other, s].end_s)
     return float(soonest)
 
 
 @jit
-def first_end(f: Any, st: State) -> tuple[int, int]:
+def first_end(st: State) -> tuple[int, int]:
     """Replica and slot of the step that ends first, of equals the one begun first."""
     best_e, best_s = 0, 0
-    for e in range(f.n_replicas):
-        for s in range(f.pp):
+    for e in range(st.es.shape[0]):
+        for s in range(st.es.shape[1]):
             a, b = st.es[e, s].end_s, st.es[best_e, best_s].end_s
             if a < b or (a == b and st.es[e, s].begun < st.es[best_e, best_s].begun):
                 best_e, best_s = e, s
@@ -256,7 +270,8 @@ def first_end(f: Any, st: State) -> tuple[int, int]:
 @jit
 def is_blocked(f: Any, st: State, e: int) -> bool:
     """Whether the next plan cannot admit, and its budget holds a token of each that runs."""
-    for t in range(e * f.dp, (e + 1) * f.dp):
+    low = first_rank(f, e)
+    for t in range(low, low + f.dp):
         running = st.ts[t, 0].run_n
         if st.tg[t].heap_n > 0 and running < f.max_seqs and not (f.empty_only and running > 0):
             return False
@@ -276,7 +291,7 @@ def end_and_leap(
     if not (st.rp[e].stable or is_blocked(f, st, e)):
         return
     # What finishes early is seen by no one else than the replica itself.
-    last = f.n_replicas == 1 and (f.dp == 1 or not f.least_loaded)
+    last = len(st.rp) == 1 and (f.dp == 1 or not f.least_loaded)
     later = leap(f, st, tb, ty, e, now, others_next(f, st, e), last)
     if later > now:
         st.rp[e].dirty = False
@@ -299,25 +314,34 @@ def ask_first(f: Any, st: State) -> None:
 
 
 @entry
-def run(fixed: Any, st: State, tb: Curves, ty: TallyArrays) -> None:
-    """Run until nothing is left to happen."""
-    f = fixed[0]
-    fresh_lists(f, st)
-    ask_first(f, st)
+def run(
+    fixed: Any, st: State, tb0: Curves, ty0: TallyArrays, tb1: Curves, ty1: TallyArrays
+) -> None:
+    """Run until nothing is left to happen. `fixed` has an entry a pool; the second pool's tables
+    are those of the first where there is none.
+    """
+    for p in range(len(fixed)):
+        fresh_lists(fixed[p], st)
+    ask_first(fixed[0], st)
     while True:
-        e, s = first_end(f, st)
+        e, s = first_end(st)
         now = st.es[e, s].end_s
         if st.tot[0].n_due > 0:
             now = min(now, st.due[0].time)
-        for other in range(f.n_replicas):
+        for other in range(len(st.rp)):
             now = min(now, st.rp[other].wake_s)
         if now == INFINITY:
             return
         while st.es[e, s].end_s == now:
+            first = e < fixed[0].n_replicas
+            f, tb, ty = fixed[0 if first else 1], tb0 if first else tb1, ty0 if first else ty1
             end_and_leap(f, st, tb, ty, e, s, now)
-            e, s = first_end(f, st)
+            e, s = first_end(st)
         while st.tot[0].n_due > 0 and st.due[0].time == now:
-            route(f, st, pop_due(st))
-        for other in range(f.n_replicas):
+            pool = st.due[0].pool
+            route(fixed[pool], st, pop_due(st))
+        for other in range(len(st.rp)):
             if st.rp[other].dirty or st.rp[other].wake_s <= now:
+                first = other < fixed[0].n_replicas
+                f, tb, ty = fixed[0 if first else 1], tb0 if first else tb1, ty0 if first else ty1
                 start(f, st, tb, ty, other, now)

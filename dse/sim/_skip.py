@@ -20,18 +20,24 @@ NOBODY = 1 << 60
 
 
 @jit
-def add_gap(st: State, seconds: float, times: int) -> None:
+def first_rank(f: Any, e: int) -> int:
+    """The first rank of a replica."""
+    return int(f.first_target + (e - f.first_replica) * f.dp)
+
+
+@jit
+def add_gap(f: Any, st: State, seconds: float, times: int) -> None:
     """Count gaps between tokens (`totals.gap_bin`); the last bin is remembered, since requests of
     one step wait equally long.
     """
-    if seconds != st.tot[0].gap_s:
+    if seconds != st.tot[f.pool].gap_s:
         index = 0
         if seconds > 0.0:
             mantissa, exponent = math.frexp(seconds)
             index = ((exponent + 1022) << 8) + int((mantissa * 2.0 - 1.0) * 256.0) - GAP_BASE
-        st.tot[0].gap_s = seconds
-        st.tot[0].gap_bin = min(max(index, 0), GAP_BINS - 1)
-    st.gaps[st.tot[0].gap_bin] += times
+        st.tot[f.pool].gap_s = seconds
+        st.tot[f.pool].gap_bin = min(max(index, 0), GAP_BINS - 1)
+    st.gaps[f.pool, st.tot[f.pool].gap_bin] += times
 
 
 @jit
@@ -163,12 +169,12 @@ def one_step(
     seconds = local + added
     for t in range(low, low + f.dp):
         used = f.n_units - st.tg[t].free + st.tg[t].new
-        st.tot[0].seqs_s += st.tg[t].n_decode * seconds
-        st.tot[0].kv_s += used * seconds
-        st.tot[0].kv_peak = max(st.tot[0].kv_peak, used)
+        st.tot[f.pool].seqs_s += st.tg[t].n_decode * seconds
+        st.tot[f.pool].kv_s += used * seconds
+        st.tot[f.pool].kv_peak = max(st.tot[f.pool].kv_peak, used)
         st.tg[t].context += st.tg[t].n_decode
-    st.tot[0].busy += seconds
-    st.tot[0].host += added
+    st.tot[f.pool].busy += seconds
+    st.tot[f.pool].host += added
     return seconds
 
 
@@ -191,7 +197,7 @@ def settle(
         take(f, st, t, units)
         for i in range(n):
             publish(f, st, t, st.ch[t, 0, i].running)
-        st.tot[0].n_decode += n * steps
+        st.tot[f.pool].n_decode += n * steps
         if n > 0:
             flush_cell(st, ty, t)
             count(tb, ty, DRAFT, n, steps)
@@ -207,7 +213,7 @@ def leap(
 
     With `last` the step in which some request has its last token is one of them.
     """
-    low = e * f.dp
+    low = first_rank(f, e)
     if now >= until:
         return now
     most, m_group = prepare(f, st, tb, low)
@@ -220,11 +226,11 @@ def leap(
     while steps < most and now < until and find_room(f, st, low, full, steps):
         full = (full if full > 0 else f.block_tokens) - 1
         ends = now + one_step(f, st, tb, ty, low, group, host_s)
-        add_gap(st, ends - now, seqs)
+        add_gap(f, st, ends - now, seqs)
         now = ends
         steps += 1
     if steps > 0:
         settle(f, st, tb, ty, low, steps, now)
         count(tb, ty, GROUP, m_group, steps)
-        st.tot[0].n_steps += steps
+        st.tot[f.pool].n_steps += steps
     return now

@@ -12,15 +12,17 @@ from dse.cost.tables import Array
 
 # Numbers that do not change in a run. `chunked`, `decode_first`, `empty_only` and `reserve` are
 # the scheduler, `multiple` and `graph_max` the padding of CUDA graphs, `end` closes block lists;
-# `answers` says whether answers bring about requests.
+# `answers` says whether answers bring about requests,
+# `hands_over` that another pool decodes.
 FIXED = np.dtype(
     [(name, "i8") for name in (
         "n_targets", "n_replicas", "dp", "pp", "max_tokens", "max_seqs", "q_tokens", "n_units",
-        "block_tokens", "n_keys", "end", "multiple", "graph_max", "n_draft", "concurrency",
+        "block_tokens", "n_keys", "end", "multiple", "graph_max", "n_draft", "concurrency", "pool",
+        "first_target", "first_replica", "n_windows",
     )]
     + [(name, "?") for name in (
         "chunked", "decode_first", "empty_only", "reserve", "least_loaded", "uniform", "overlapped",
-        "answers",
+        "answers", "hands_over",
     )]
     + [(name, "f8") for name in (
         "full_bytes", "fixed_bytes", "step_s", "request_s", "prefill_token_s", "arrival_s",
@@ -41,6 +43,7 @@ REQUEST = np.dtype(
     )]
     + [(name, "f8") for name in (
         "arrival_s", "think", "asked", "admitted_s", "first_s", "finish_s",
+        "transfer_s",
     )],
     align=True,
 )  # fmt: skip
@@ -69,7 +72,7 @@ REPLICA = np.dtype(
     align=True,
 )
 FLIGHT = np.dtype([("end_s", "f8"), ("begun", "i8")])
-DUE = np.dtype([("time", "f8"), ("seq", "i8"), ("request", "i8")])
+DUE = np.dtype([("time", "f8"), ("seq", "i8"), ("request", "i8"), ("pool", "i8")])
 LINE = np.dtype([("rest", "f8"), ("at", "f8"), ("slope", "f8")])
 WINDOW = np.dtype([("tokens", "i8"), ("bytes", "f8")])
 SUMS = np.dtype(
@@ -84,8 +87,9 @@ SUMS = np.dtype(
 class State(NamedTuple):
     """`rq[r]` requests, `tg[t]` ranks, `ts[t, s]` and `ch[t, s, i]` running requests and chunks,
     `heap[t, i]` queues, `nd[t, node]` block lists, `rp[e]` replicas, `es[e, s]` steps in flight,
-    `due[i]` arrivals, `tot[0]` sums, `gaps` between tokens, `residue[t, context mod block]` of a
-    leap, `cell[t, stage]` its lines, `roots` first turns, `keys` of contents, `windows` of layers.
+    `due[i]` arrivals, `tot[pool]` sums (those of the whole run in the first), `gaps[pool]` between
+    tokens, `residue[t, context mod block]` of a leap, `cell[t, stage]` its lines, `roots` first
+    turns, `keys` of contents, `windows[pool]` of layers.
     """
 
     rq: Any

@@ -4,6 +4,7 @@ It equals the reference to rounding. `unsupported` says which runs it leaves to 
 """
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,18 +42,18 @@ def pays(requests: Requests) -> bool:
 
 def unsupported(spec: RunSpec, requests: Requests) -> str:
     """Why the reference must serve this run; empty if the fast path can."""
-    pool = spec.pools[0]
-    if len(spec.pools) > 1:
-        return "prefill and decode stand apart"
-    if not isinstance(pool.scheduler, ChunkedPrefill | PrefillFirst | Static):
-        return f"scheduler {type(pool.scheduler).__name__}"
+    for each in spec.pools:
+        if not isinstance(each.scheduler, ChunkedPrefill | PrefillFirst | Static):
+            return f"scheduler {type(each.scheduler).__name__}"
+    if len({pool.scheduler.order_by for pool in spec.pools}) > 1:
+        return "the pools rank waiting requests differently"
     if spec.router.kind not in ("round_robin", "least_loaded"):  # type: ignore[attr-defined]
         return "the router looks into the caches"
     if np.any((requests.session >= 0) & (requests.follows < 0)) and not np.any(
         requests.follows >= 0
     ):
         return "turns of a recorded session may overlap"
-    if pool.n_replicas * pool.dp * len(requests) > MAX_CELLS:
+    if sum(p.n_replicas * p.dp for p in spec.pools) * len(requests) > MAX_CELLS:
         return "too many ranks and requests for arrays"
     return ""
 
@@ -61,15 +62,15 @@ def run_fast(spec: RunSpec, requests: Requests) -> Outcome:
     """Simulate `requests`, all of which the engines accept."""
     from dse.sim import _run
 
-    pool = spec.pools[0]
-    keys = content_keys(requests, pool.kv.block_tokens if pool.kv.shares else NO_SHARING)
-    fixed = _fixed(spec, pool, requests, keys)
-    state = _state(fixed, pool, requests, keys)
-    tally = Tally.empty(pool.cost.grid)
-    _run.run(fixed, state, _curves(pool.cost), tally.arrays)
-    sums, done = state.tot[0], state.rq
-    if sums["n_done"] != len(requests):
-        lost = len(requests) - int(sums["n_done"])
+    keys = _keys(spec.pools[0], requests)
+    fixed = _fixed(spec, requests, keys)
+    state = _state(spec, requests, keys)
+    tallies = [Tally.empty(pool.cost.grid) for pool in spec.pools]
+    first, last = spec.pools[0].cost, spec.pools[-1].cost
+    _run.run(fixed, state, _curves(first), tallies[0].arrays, _curves(last), tallies[-1].arrays)
+    done, n_done = state.rq, int(state.tot[0]["n_done"])
+    if n_done != len(requests):
+        lost = len(requests) - n_done
         raise SimulationError(f"{lost} of {len(requests)} requests never finished")
     return Outcome(
         asked_s=done["asked"],
@@ -78,8 +79,14 @@ def run_fast(spec: RunSpec, requests: Requests) -> Outcome:
         finish_s=done["finish_s"],
         n_preemptions=done["preempted"],
         hit_tokens=done["hit"],
-        totals=(_totals(sums, state.gaps, tally),),
+        totals=tuple(
+            _totals(state.tot[i], state.gaps[i], tally) for i, tally in enumerate(tallies)
+        ),
     )
+
+
+def _keys(pool: PoolSpec, requests: Requests) -> Keys:
+    return content_keys(requests, pool.kv.block_tokens if pool.kv.shares else NO_SHARING)
 
 
 def _totals(sums: Any, gaps: Any, tally: Tally) -> Totals:
@@ -135,12 +142,30 @@ def _successors(requests: Requests) -> Any:
     return found
 
 
-def _fixed(spec: RunSpec, pool: PoolSpec, requests: Requests, keys: Keys) -> Any:
+def _fixed(spec: RunSpec, requests: Requests, keys: Keys) -> Any:
+    """What does not change, an entry a pool. Only the pool that prefills shares content."""
     from dse.sim._state import FIXED
 
+    fixed = np.zeros(len(spec.pools), dtype=FIXED)
+    target = replica = 0
+    for i, pool in enumerate(spec.pools):
+        values = _pool_values(spec, pool, requests, keys.n_keys if i == 0 else 0) | {
+            "pool": i,
+            "first_target": target,
+            "first_replica": replica,
+            "arrival_s": spec.pools[0].arrival_s,
+            "hands_over": i + 1 < len(spec.pools),
+        }
+        for name, value in values.items():
+            fixed[name][i] = value
+        target, replica = target + pool.n_replicas * pool.dp, replica + pool.n_replicas
+    return fixed
+
+
+def _pool_values(spec: RunSpec, pool: PoolSpec, requests: Requests, n_keys: int) -> dict[str, Any]:
     scheduler, host, kv = pool.scheduler, pool.cost.host, pool.kv
     chunked = isinstance(scheduler, ChunkedPrefill)
-    values = {
+    return {
         "n_targets": pool.n_replicas * pool.dp,
         "n_replicas": pool.n_replicas,
         "dp": pool.dp,
@@ -150,8 +175,9 @@ def _fixed(spec: RunSpec, pool: PoolSpec, requests: Requests, keys: Keys) -> Any
         "q_tokens": pool.limits.q_tokens,
         "n_units": kv.n_units,
         "block_tokens": kv.block_tokens,
-        "n_keys": keys.n_keys,
-        "end": 2 * keys.n_keys + 2,
+        "n_keys": n_keys,
+        "end": 2 * n_keys + 2,
+        "n_windows": len(kv.curve.windows),
         "multiple": host.graph_batch_multiple,
         "graph_max": GRAPH_MAX_SEQS,
         "n_draft": spec.n_draft,
@@ -163,63 +189,73 @@ def _fixed(spec: RunSpec, pool: PoolSpec, requests: Requests, keys: Keys) -> Any
         "least_loaded": not spec.router.is_stateless,
         "uniform": kv.is_uniform,
         "overlapped": host.overlapped,
-        "answers": requests.concurrency > 0 or bool(np.any(requests.follows >= 0)),
+        "answers": len(spec.pools) > 1
+        or requests.concurrency > 0
+        or bool(np.any(requests.follows >= 0)),
         "full_bytes": kv.curve.full_bytes_per_token,
         "fixed_bytes": kv.curve.fixed_bytes,
         "step_s": host.step_s,
         "request_s": host.request_s,
         "prefill_token_s": host.prefill_token_s,
-        "arrival_s": pool.arrival_s,
         "launch_s": pool.cost.launch_s,
         "prefill_gap": host.prefill_gap,
         "acceptance": spec.acceptance,
         "seed": requests.seed,
     }
-    fixed = np.zeros(1, dtype=FIXED)
-    for name, value in values.items():
-        fixed[name] = value
-    return fixed
 
 
-def _requests(pool: PoolSpec, requests: Requests, keys: Keys) -> Any:
+def _requests(spec: RunSpec, requests: Requests, keys: Keys) -> Any:
     from dse.sim._state import REQUEST
 
     found = np.zeros(len(requests), dtype=REQUEST)
     for name in ("asked", "admitted_s", "first_s", "last_s", "finish_s"):
         found[name] = np.nan
     found["isl"], found["osl"] = requests.isl_tokens, requests.osl_tokens
-    found["rank_by"], found["successor"] = _rank_by(pool, requests), _successors(requests)
+    found["rank_by"], found["successor"] = _rank_by(spec.pools[0], requests), _successors(requests)
     found["key_start"], found["key_count"] = keys.start, keys.count
+    if len(spec.pools) > 1:
+        found["transfer_s"] = [spec.transfer_s(tokens) for tokens in requests.isl_tokens.tolist()]
     found["arrival_s"], found["think"] = requests.arrival_s, requests.think_s
     return found
 
 
-def _state(fixed: Any, pool: PoolSpec, requests: Requests, keys: Keys) -> Any:
+def _state(spec: RunSpec, requests: Requests, keys: Keys) -> Any:
     from dse.sim import _state as types
 
-    f, n = fixed[0], len(requests)
-    t, s, e = int(f["n_targets"]), pool.pp, pool.n_replicas
-    nodes = int(f["end"]) + 1 if keys.n_keys else 1
-    stages = len(pool.cost.stages)
+    n, pools = len(requests), spec.pools
+    t, e = sum(p.n_replicas * p.dp for p in pools), sum(p.n_replicas for p in pools)
+    s = max(p.pp for p in pools)
+    seats = min(max(p.limits.max_seqs for p in pools), n)
     flights = np.zeros((e, s), dtype=types.FLIGHT)
     flights["end_s"] = np.inf
     replicas = np.zeros(e, dtype=types.REPLICA)
     replicas["wake_s"] = np.inf
     return types.State(
-        rq=_requests(pool, requests, keys),
+        rq=_requests(spec, requests, keys),
         tg=np.zeros(t, dtype=types.TARGET),
         ts=np.zeros((t, s), dtype=types.PLACE),
-        ch=np.zeros((t, s, min(pool.limits.max_seqs, n)), dtype=types.CHUNK),
+        ch=np.zeros((t, s, seats), dtype=types.CHUNK),
         heap=np.zeros((t, n), dtype=np.int64),
-        nd=np.zeros((t, nodes), dtype=types.NODE),
+        nd=np.zeros((t, 2 * keys.n_keys + 3 if keys.n_keys else 1), dtype=types.NODE),
         rp=replicas,
         es=flights,
         due=np.zeros(n + 1, dtype=types.DUE),
-        tot=np.zeros(1, dtype=types.SUMS),
-        gaps=np.zeros(GAP_BINS, dtype=np.int64),
-        residue=np.zeros((t, pool.kv.block_tokens), dtype=np.int64),
-        cell=np.zeros((t, stages), dtype=types.LINE),
+        tot=np.zeros(len(pools), dtype=types.SUMS),
+        gaps=np.zeros((len(pools), GAP_BINS), dtype=np.int64),
+        residue=np.zeros((t, max(p.kv.block_tokens for p in pools)), dtype=np.int64),
+        cell=np.zeros((t, max(len(p.cost.stages) for p in pools)), dtype=types.LINE),
         roots=np.flatnonzero(requests.follows < 0),
         keys=keys.flat,
-        windows=np.array(list(pool.kv.curve.windows), dtype=types.WINDOW),
+        windows=_windows(pools),
     )
+
+
+def _windows(pools: Sequence[PoolSpec]) -> Any:
+    from dse.sim._state import WINDOW
+
+    longest = max(len(pool.kv.curve.windows) for pool in pools)
+    found = np.zeros((len(pools), longest), dtype=WINDOW)
+    for i, pool in enumerate(pools):
+        for j, window in enumerate(pool.kv.curve.windows):
+            found[i, j] = window
+    return found

@@ -11,7 +11,7 @@ from dse.sim.drafts import Drafts
 from dse.sim.log import Log
 from dse.sim.outcome import Outcome
 from dse.sim.spec import PoolSpec, RunSpec
-from dse.sim.traffic import Requests, content_keys
+from dse.sim.traffic import Keys, Requests, content_keys
 
 
 def run_reference(spec: RunSpec, requests: Requests, log: Log | None = None) -> Outcome:
@@ -38,7 +38,8 @@ class _Run:
             )
             for i, pool in enumerate(spec.pools)
         ]
-        self.keys = [_keys(pool, requests) for pool in spec.pools]
+        # Only the pool that prefills shares content; a decode pool receives KV of its own.
+        self.keys = _keys(spec.pools[0], requests)
         self.done: list[Request | None] = [None] * len(requests)
         self.asked_s = np.full(len(requests), np.nan)
         self.first: dict[int, Request] = {}
@@ -68,7 +69,7 @@ class _Run:
             arrival_s=float(self.asked_s[index]),
             isl_tokens=int(self.requests.isl_tokens[index]),
             osl_tokens=osl_tokens,
-            keys=self.keys[pool].of(index) if self.keys[pool].n_keys else (),
+            keys=self.keys.of(index) if pool == 0 and self.keys.n_keys else (),
         )
 
     def _take(self, pool: int, request: Request, time_s: float) -> None:
@@ -111,6 +112,5 @@ class _Run:
             self._ask(self.roots.popleft(), now_s)
 
 
-def _keys(pool: PoolSpec, requests: Requests):  # type: ignore[no-untyped-def]
-    block_tokens = pool.kv.block_tokens if pool.kv.shares else 1 << 60
-    return content_keys(requests, block_tokens)
+def _keys(pool: PoolSpec, requests: Requests) -> Keys:
+    return content_keys(requests, pool.kv.block_tokens if pool.kv.shares else 1 << 60)

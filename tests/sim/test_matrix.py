@@ -47,7 +47,7 @@ MECHANISMS: dict[str, tuple[dict[str, Any], str]] = {
                     "fast"),
     "least_loaded": ({"router": LeastLoaded(), "n_replicas": 2}, "fast"),
     "prefix_aware": ({"router": PrefixAware(), "n_replicas": 2, "shared": 8}, "reference"),
-    "disaggregated": ({"apart": True}, "reference"),
+    "disaggregated": ({"apart": True}, "fast"),
 }  # fmt: skip
 N_REQUESTS = 6
 

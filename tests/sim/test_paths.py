@@ -1,12 +1,13 @@
 """The fast path equals the reference on random worlds of every mechanism that it serves."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dse.serving.arrivals import AllAtOnce, ClosedLoop, ConstantRate, Gamma, Poisson
-from dse.serving.deployment import SpeculativeDecoding
+from dse.serving.deployment import Deployment, SpeculativeDecoding
 from dse.serving.layout import Layout
 from dse.serving.lengths import Constant, Lognormal, Uniform
 from dse.serving.routers import LeastLoaded, PrefixAware
@@ -63,7 +64,16 @@ def random_spec(pick: random.Random) -> RunSpec:
             arrival_s=pick.choice([0.0, 1e-3]),
         ),
     )
-    return priced(spec)
+    return priced(apart(spec, pick) if pick.random() < 0.3 else spec)
+
+
+def apart(found: Deployment, pick: random.Random) -> Deployment:
+    """The same prefilling only, and a second pool that decodes."""
+    pool = found.pools[0]
+    layout = Layout(**pick.choice(({}, {"tp": 2}, {"dp": 2}, {"pp": 2})))
+    decode = replace(pool, role="decode", layout=layout, n_replicas=pick.choice([1, 2, 3]))
+    link = pick.choice([None, pool.fabric.scale_up])
+    return replace(found, pools=(replace(pool, role="prefill"), decode), interconnect=link)
 
 
 def random_workload(pick: random.Random) -> Workload:
