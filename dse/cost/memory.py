@@ -128,17 +128,23 @@ class RankMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageContent:
-    """What a rank of one pipeline stage holds, whatever GPU it is: weights by class, KV."""
+    """What a rank of one pipeline stage holds, whatever GPU it is: weights by class, KV, and what
+    the engine takes beside them.
+    """
 
     weights: Mapping[str, float]
+    overheads: Mapping[str, float]
     kv: KVCurve
 
 
 def stage_contents(deployment: Deployment, pool: Pool) -> tuple[StageContent, ...]:
-    """The content of each stage; the GPU and what the engine takes beside play no part."""
+    """The content of each stage; the GPU plays no part."""
+    overheads = engine_overheads(deployment, pool)
     return tuple(
         StageContent(
-            weights=stage_weights(deployment, pool, stage), kv=kv_curve(deployment, pool, stage)
+            weights=stage_weights(deployment, pool, stage),
+            overheads=overheads,
+            kv=kv_curve(deployment, pool, stage),
         )
         for stage in range(pool.layout.pp)
     )
@@ -151,21 +157,19 @@ def rank_memory(
 
     `contents` saves counting them where many GPUs hold the same.
     """
-    model = deployment.model
-    overheads = engine_overheads(deployment, pool)
-    taken = sum(overheads.values())
-    longest = model.max_context_tokens
+    longest = deployment.model.max_context_tokens
     found: list[RankMemory] = []
     for stage, content in enumerate(contents or stage_contents(deployment, pool)):
         available = deployment.kv_pool_bytes
         if available is None:
-            available = _pool_bytes(pool, sum(content.weights.values()) + taken)
+            taken = sum(content.weights.values()) + sum(content.overheads.values())
+            available = _pool_bytes(pool, taken)
         found.append(
             RankMemory(
                 stage=stage,
                 hbm_bytes=pool.gpu.hbm_bytes,
                 weights=content.weights,
-                overheads=overheads,
+                overheads=content.overheads,
                 kv_pool_bytes=available,
                 kv=content.kv,
                 dp=pool.layout.dp,

@@ -8,7 +8,10 @@ the others of the one that decodes; they are one pool unless the deployment is d
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dse.cost.coefficients import (
     MAX_KNOTS,
@@ -17,7 +20,6 @@ from dse.cost.coefficients import (
     Curve,
     coefficients,
     message_seconds,
-    seconds,
 )
 from dse.cost.memory import RankMemory, rank_memory, stage_contents
 from dse.hardware.gpu import GPU
@@ -25,10 +27,10 @@ from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
 
 T = TypeVar("T")
+Array = NDArray[np.float64]
 
 Facts = dict[str, float]
 
-RESOURCES = ("hbm", "flop", "sfu")
 NO_LIMIT = 1e15
 """Stands for infinity where arithmetic must stay finite."""
 
@@ -76,11 +78,7 @@ def facts_of(deployment: Deployment, cache: FactsCache | None = None) -> Facts:
     for pool, rates, prefix in ((decode, _decode, ""), (prefill, _prefill, "prefill_")):
         shape = _shape(known, deployment, pool)
         worked = known.of("coefficients", shape, lambda: coefficients(deployment, pool))  # noqa: B023
-        found |= known.of(
-            f"{prefix}rates",
-            (*shape, pool.gpu),
-            lambda: rates(worked, pool.gpu),  # noqa: B023
-        )
+        found |= known.of(f"{prefix}rates", shape, lambda: rates(worked)).on(pool.gpu)  # noqa: B023
         found |= known.of(
             f"{prefix}network",
             (*shape, pool.fabric),
@@ -167,53 +165,90 @@ def _prefill_pool(pool: Pool, memory: RankMemory) -> Facts:
     }
 
 
-def _decode(known: Coefficients, gpu: GPU) -> Facts:
-    q = known.q_tokens
-    found: Facts = {
-        "tokens_per_step_max": float(q),
-        "experts_all_s": known.experts.bytes_all / gpu.hbm_bytes_per_s,
-        "experts_log_miss": _log(known.experts.miss),
-    }
-    parts: dict[str, list[tuple[Amounts, float]]] = {
-        "step": [(known.step, 1.0)],
-        "group": [(known.group, q)],
-        "request": [(known.token, q), (known.row, q), (known.context.fixed, 1.0)],
-    }
-    for name, amounts in parts.items():
-        each = [(seconds(amount, gpu), scale) for amount, scale in amounts]
-        for resource in RESOURCES:
-            found[f"{resource}_{name}_s"] = sum(scale * part[resource] for part, scale in each)
-    return found | _curve(known.context, gpu, "context")
+class _Rates(NamedTuple):
+    """Amounts of a shape as arrays, a row a fact: what a GPU's rates turn into seconds.
+
+    `names` are the facts by resource; `flop` has a column for each of `formats`.
+    """
+
+    names: dict[str, tuple[str, ...]]
+    hbm: Array
+    sfu: Array
+    flop: Array
+    formats: tuple[str, ...]
+    constants: Facts
+
+    def on(self, gpu: GPU) -> Facts:
+        """Seconds of every row at the GPU's peaks."""
+        peaks = gpu.peak_flop_per_s
+        per_flop = [1.0 / peaks.get(name, peaks["bf16"]) for name in self.formats]
+        times = {
+            "hbm": self.hbm / gpu.hbm_bytes_per_s,
+            "flop": self.flop @ np.array(per_flop),
+            "sfu": self.sfu / gpu.sfu_op_per_s,
+        }
+        found = dict(self.constants)
+        for resource, values in times.items():
+            found.update(zip(self.names[resource], values.tolist(), strict=True))
+        return found
 
 
-def _prefill(known: Coefficients, gpu: GPU) -> Facts:
-    found: Facts = {
-        "prefill_experts_all_s": known.experts.bytes_all / gpu.hbm_bytes_per_s,
-        "prefill_experts_log_miss": _log(known.experts.miss),
+def _decode(known: Coefficients) -> _Rates:
+    q = float(known.q_tokens)
+    request: dict[str, float] = {}
+    for amounts, scale in ((known.token, q), (known.row, q), (known.context.fixed, 1.0)):
+        for key, amount in amounts.items():
+            request[key] = request.get(key, 0.0) + scale * amount
+    rows: dict[str, Amounts] = {
+        "{}_step_s": known.step,
+        "{}_group_s": {key: q * amount for key, amount in known.group.items()},
+        "{}_request_s": request,
+        "experts_all_{}_s": {"hbm": known.experts.bytes_all},
     }
-    parts = {"step": known.step, "token": known.token, "group": known.group, "row": known.row}
-    for name, amount in parts.items():
-        for resource, value in seconds(amount, gpu).items():
-            found[f"prefill_{resource}_{name}_s"] = value
-    return found | _curve(known.position, gpu, "prefill_position")
+    constants = {"tokens_per_step_max": q, "experts_log_miss": _log(known.experts.miss)}
+    return _rates(rows, constants, known.context, "context")
+
+
+def _prefill(known: Coefficients) -> _Rates:
+    rows: dict[str, Amounts] = {
+        "prefill_{}_step_s": known.step,
+        "prefill_{}_token_s": known.token,
+        "prefill_{}_group_s": known.group,
+        "prefill_{}_row_s": known.row,
+        "prefill_experts_all_{}_s": {"hbm": known.experts.bytes_all},
+    }
+    constants = {"prefill_experts_log_miss": _log(known.experts.miss)}
+    return _rates(rows, constants, known.position, "prefill_position")
+
+
+def _rates(rows: dict[str, Amounts], constants: Facts, curve: Curve, name: str) -> _Rates:
+    """Rows as arrays, the slope and caps of `curve` among them."""
+    whole = {**rows, f"{name}_{{}}_slope_s": curve.slope}
+    fixed = dict(constants)
+    for i in range(MAX_KNOTS):
+        is_there = i < len(curve.knots)
+        fixed[f"{name}_knot_{i}_tokens"] = curve.knots[i] if is_there else 1.0
+        whole[f"{name}_{{}}_cap_{i}_s"] = curve.caps[i] if is_there else {}
+    keys = dict.fromkeys(key for amounts in whole.values() for key in amounts)
+    formats = tuple(key for key in keys if key.startswith("flop:"))
+    table = {
+        key: np.array([amounts.get(key, 0.0) for amounts in whole.values()])
+        for key in ("hbm", "sfu", *formats)
+    }
+    flop = np.array([table[key] for key in formats]).T.reshape(len(whole), len(formats))
+    return _Rates(
+        names={each: tuple(n.format(each) for n in whole) for each in ("hbm", "flop", "sfu")},
+        hbm=table["hbm"],
+        sfu=table["sfu"],
+        flop=flop,
+        formats=tuple(key.removeprefix("flop:") for key in formats),
+        constants=fixed,
+    )
 
 
 def _log(miss: float) -> float:
     """The logarithm of a chance, finite at 0."""
     return math.log(max(miss, 1e-300))
-
-
-def _curve(curve: Curve, gpu: GPU, name: str) -> Facts:
-    """Slope per token, and caps with their knots, of each resource."""
-    found: Facts = {}
-    for i in range(MAX_KNOTS):
-        is_there = i < len(curve.knots)
-        found[f"{name}_knot_{i}_tokens"] = curve.knots[i] if is_there else 1.0
-        cap = seconds(curve.caps[i] if is_there else {}, gpu)
-        for resource in RESOURCES:
-            found[f"{name}_{resource}_cap_{i}_s"] = cap[resource]
-    slope = seconds(curve.slope, gpu)
-    return found | {f"{name}_{resource}_slope_s": slope[resource] for resource in RESOURCES}
 
 
 def _network(known: Coefficients, pool: Pool, prefix: str) -> Facts:

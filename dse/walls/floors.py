@@ -24,7 +24,7 @@ def single_step_s(c: Columns) -> Num:
     """Seconds of a step that decodes the shortest request alone: `t_opt` at batch 1."""
     context = first_context_tokens(c)
     tokens = c["tokens_per_step_max"]
-    experts = c["experts_all_s"] * (1.0 - np.exp(c["experts_log_miss"] * tokens))
+    experts = c["experts_all_hbm_s"] * (1.0 - np.exp(c["experts_log_miss"] * tokens))
     times = [
         c["hbm_step_s"] + c["hbm_request_s"] + experts + context_s(c, "hbm", context),
         c["flop_step_s"] + c["flop_request_s"] + c["flop_group_s"] + context_s(c, "flop", context),
@@ -44,7 +44,7 @@ def prompt_s(c: Columns) -> Num:
     hbm = chunks * c["prefill_hbm_step_s"] + tokens * c["prefill_hbm_token_s"]
     latency = chunks * c["prefill_net_step_s"]
     times = [
-        hbm + touched * c["prefill_experts_all_s"],
+        hbm + touched * c["prefill_experts_all_hbm_s"],
         prompt_work_s(c, "flop", 1.0) + c["prefill_flop_step_s"] + c["prefill_flop_row_s"],
         prompt_work_s(c, "sfu", 1.0),
         latency + prompt_work_s(c, "net", 1.0),
@@ -236,7 +236,7 @@ def _lines(c: Columns) -> dict[str, _Line]:
 
 def _experts_s(c: Columns, n_tokens: Num) -> Num:
     """Seconds of reading the experts that `n_tokens` tokens of the expert group touch."""
-    return c["experts_all_s"] * (1.0 - np.exp(c["experts_log_miss"] * n_tokens))
+    return c["experts_all_hbm_s"] * (1.0 - np.exp(c["experts_log_miss"] * n_tokens))
 
 
 def _chord(c: Columns, requests: Num) -> Num:
