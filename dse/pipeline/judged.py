@@ -97,7 +97,7 @@ def question_of(study: Study) -> dict[str, pl.Expr]:
 
 def spread(study: Study) -> tuple[float, float]:
     """The least and the greatest length as a multiple of the context's, both finite."""
-    low, high = study.asked.spread()
+    low, high = study.asked.spread
     return low, min(high, LONGEST)
 
 
