@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from dse.cli._output import Json, console, emit_json
-from dse.cli.run import STORE
 
 if TYPE_CHECKING:
     from dse.report.compare import Side
@@ -26,7 +25,7 @@ def compare(
     Parameters
     ----------
     store
-        The store of runs and studies (default: dse.duckdb beside the study, or here).
+        The store of runs and studies (default: dse.duckdb of the study's project, or here).
     out
         A folder: writes the comparison there as a page, as Markdown with pictures, and as JSON.
     """
@@ -65,6 +64,7 @@ def compare(
 
 def _side(what: str, store: Path | None, back: int) -> "Side":
     from dse.base.errors import UserError
+    from dse.pipeline.api import STORE, store_path
     from dse.report import sides
     from dse.store import Store
 
@@ -72,7 +72,7 @@ def _side(what: str, store: Path | None, back: int) -> "Side":
     if path.suffix in {".parquet", ".json"}:
         return sides.of_file(path)
     is_study = path.suffix in {".yaml", ".yml"}
-    where = store or (path.resolve().parent if is_study else Path()) / STORE
+    where = store or (store_path(path) if is_study else Path(STORE))
     if not where.exists():
         raise UserError(f"no store {where}", "name it with --store, or run the study first")
     opened = Store.open(where)

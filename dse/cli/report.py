@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from dse.base.errors import StoreError
 from dse.cli._output import Json, emit_json
 from dse.cli.check import Settings
-from dse.cli.run import STORE, report_folder
+from dse.cli.run import report_folder
 
 Formats = Annotated[
     tuple[str, ...],
@@ -38,7 +38,7 @@ def report(
     study
         The YAML file of a study that was run.
     store
-        The DuckDB file that remembers results (default: dse.duckdb beside the studies).
+        The DuckDB file that remembers results (default: dse.duckdb of the project).
     out
         The folder of the report (default: reports/NAME).
     scenario
@@ -46,13 +46,14 @@ def report(
     """
     import sys
 
+    from dse.pipeline.api import store_path
     from dse.pipeline.stored import stored
     from dse.report.page import DEFAULT, write
     from dse.store import Store
     from dse.study import load_study
 
     asked = load_study(study, scenario=scenario, set_=set_)
-    where = store or study.resolve().parent / STORE
+    where = store or store_path(study)
     if not where.exists():
         raise StoreError(f"{where} does not exist", f"dse run {study}")
     with Store.open(where) as opened:

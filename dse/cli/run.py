@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dse.store import Store
     from dse.study import Study
 
-STORE = "dse.duckdb"
 MOST_ROWS = 200
 
 
@@ -41,7 +40,7 @@ def run(
     study
         The YAML file of a study.
     store
-        The DuckDB file that remembers results (default: dse.duckdb beside the studies).
+        The DuckDB file that remembers results (default: dse.duckdb of the project).
     out
         The folder of the report (default: reports/NAME).
     workers
@@ -55,6 +54,7 @@ def run(
     quiet
         No progress on stderr.
     """
+    from dse.pipeline.api import store_path
     from dse.pipeline.run import Means
     from dse.report.page import write
     from dse.store import Store
@@ -63,7 +63,7 @@ def run(
     asked = load_study(study, scenario=scenario, set_=set_)
     folder = out or report_folder(study)
     _require_writable(folder)
-    where = store or study.resolve().parent / STORE
+    where = store or store_path(study)
     means = Means(workers=workers, ray=ray, retry=_statuses(retry))
     with Store.open(where) as opened:
         try:
@@ -78,10 +78,10 @@ def run(
 
 
 def report_folder(study: Path) -> Path:
-    """`reports/NAME` beside the folder that the study stands in, or here."""
-    parent = study.resolve().parent
-    root = parent.parent if parent.name == "studies" else parent
-    return root / "reports" / study.stem
+    """`reports/NAME` of the project that the study belongs to."""
+    from dse.pipeline.api import project_of
+
+    return project_of(study) / "reports" / study.stem
 
 
 def tell(ran: "Ran", page: Path, *, json: bool) -> int:

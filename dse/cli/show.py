@@ -5,7 +5,7 @@ from pathlib import Path
 from dse.base.errors import StoreError
 from dse.cli._output import Json
 from dse.cli.check import Settings
-from dse.cli.run import STORE, report_folder, tell
+from dse.cli.run import report_folder, tell
 
 
 def show(
@@ -24,15 +24,16 @@ def show(
     study
         The YAML file of a study that was run.
     store
-        The DuckDB file that remembers results (default: dse.duckdb beside the studies).
+        The DuckDB file that remembers results (default: dse.duckdb of the project).
     scenario
         The scenario of the study whose overrides are laid on.
     """
+    from dse.pipeline.api import store_path
     from dse.pipeline.stored import stored
     from dse.store import Store
     from dse.study import load_study
 
-    where = store or study.resolve().parent / STORE
+    where = store or store_path(study)
     if not where.exists():
         raise StoreError(f"{where} does not exist", f"dse run {study}")
     with Store.open(where) as opened:

@@ -16,7 +16,7 @@ from dse.report.record import Funnel
 from dse.store import Store
 from dse.study import Study, load_study
 
-__all__ = ["Report", "run", "show", "store_path"]
+__all__ = ["Report", "project_of", "run", "show", "store_path"]
 
 Settings = Mapping[str, str] | Sequence[str]
 
@@ -69,7 +69,7 @@ def run(
 ) -> Report:
     """Answer a study (its file, or one that is loaded) as `dse run` does, without writing a report.
 
-    `store` is dse.duckdb beside the study unless named; `scenario` and `set_` belong to a file.
+    `store` is the project's dse.duckdb unless named; `scenario` and `set_` belong to a file.
     Raises what `load_study` raises, and `StoreError`. An empty front is an answer, not an error.
     """
     asked = _loaded(study, scenario, set_)
@@ -98,9 +98,15 @@ def show(
         return Report(stored(asked, opened))
 
 
-def store_path(study: Path) -> Path:
-    """The store of a study unless another is named: dse.duckdb beside it."""
-    return study.resolve().parent / STORE
+def project_of(study: str | Path) -> Path:
+    """The folder that a study belongs to: the one beside `studies/`, else the study's own."""
+    folder = Path(study).resolve().parent
+    return folder.parent if folder.name == "studies" else folder
+
+
+def store_path(study: str | Path) -> Path:
+    """The store of a study unless another is named: its project's dse.duckdb."""
+    return project_of(study) / STORE
 
 
 def _loaded(study: str | Path | Study, scenario: str | None, set_: Settings) -> Study:
