@@ -223,6 +223,7 @@ def _transfer(
     samples = samples_of(reference, nearest)
     utilisation = samples.roofline_s / samples.seconds
     found = dict(zip(zip(*_columns(reference.op), strict=True), utilisation, strict=True))
-    there = [found.get(key, np.nan) for key in zip(*_columns(op), strict=True)]
-    seconds: Array = roofline_s / np.array(there)
-    return seconds
+    there = np.array([found.get(key, np.nan) for key in zip(*_columns(op), strict=True)])
+    # A kernel whose bytes all stay in L2 has no roofline, hence no utilisation to carry over.
+    seconds: Array = roofline_s / np.where(there > 0.0, there, np.nan)
+    return np.where(seconds > 0.0, seconds, np.nan)
