@@ -14,6 +14,7 @@ from dse.pipeline.details import details
 from dse.pipeline.judged import Judged
 from dse.pipeline.misses import near_misses
 from dse.pipeline.probing import RATE, Offered, Probing, likely_rates
+from dse.report.drawn import with_words
 from dse.report.record import Funnel, Outcome
 from dse.run.evaluate import SKETCH, Evaluator
 from dse.run.pool import Pool
@@ -25,6 +26,7 @@ from dse.study import Study
 __all__ = ["answer_study"]
 
 MOST_SKETCHES = 2000
+MOST_TOLD = 8
 
 
 def answer_study(
@@ -56,14 +58,14 @@ def answer_study(
     keys = _keys(found.frame, judged.survivors, evaluator)
     results = _with_ids(found.frame, keys)
     front = found.front.select("point").join(results, on="point", maintain_order="left")
-    front = _with_breakdown(front, keys, store)
+    closer = _with_breakdown(_closer(front, results, study), keys, store)
     outcome = Outcome(
         study=study,
         results=results,
         front=front,
         near_misses=near_misses(study, judged, results),
         funnel=_funnel(judged, evaluator, found),
-        details=details(study, judged, front),
+        details=details(study, judged, closer),
         certificate=found.certificate.record(),
         provenance=provenance,
         notes=_notes(study, found),
@@ -101,14 +103,28 @@ def _with_ids(frame: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     return named.with_columns(views(named.columns))
 
 
-def _with_breakdown(front: pl.DataFrame, keys: pl.DataFrame, store: Store) -> pl.DataFrame:
-    """The front with the `step_breakdown` of each member's first replicate, which has no mean."""
-    asked = keys.join(front.select("point"), on="point", how="semi")
+def _closer(front: pl.DataFrame, results: pl.DataFrame, study: Study) -> pl.DataFrame:
+    """The points that the report tells more of: the front's best of each layout, then the best
+    feasible one of every other GPU and layout family.
+    """
+    first = study.parts[0]
+    able = results.filter(pl.col("feasible") & pl.col(first.column).is_finite())
+    ranked = able.sort(first.column, descending=first.direction == "max", maintain_order=True)
+    others = with_words(ranked).unique(["gpu", "family"], keep="first", maintain_order=True)
+    own = with_words(front).unique(["gpu", "layout"], keep="first", maintain_order=True)
+    chosen = pl.concat([own.select("point"), others.select("point")])
+    points = chosen.unique(maintain_order=True).head(MOST_TOLD)
+    return points.join(results, on="point", maintain_order="left")
+
+
+def _with_breakdown(rows: pl.DataFrame, keys: pl.DataFrame, store: Store) -> pl.DataFrame:
+    """`rows` with the `step_breakdown` of each one's first replicate, which has no mean."""
+    asked = keys.join(rows.select("point"), on="point", how="semi")
     found = store.results(asked.select(KEYS))
     if "step_breakdown" not in found.columns:
-        return front
+        return rows
     wanted = found.select("point_id", "step_breakdown").unique("point_id")
-    return front.join(wanted, on="point_id", how="left", maintain_order="left")
+    return rows.join(wanted, on="point_id", how="left", maintain_order="left")
 
 
 def _sketches(results: pl.DataFrame, keys: pl.DataFrame, store: Store) -> pl.DataFrame:

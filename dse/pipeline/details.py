@@ -22,16 +22,15 @@ from dse.walls.describe import describe
 
 __all__ = ["details"]
 
-MOST = 6
 MOST_BATCHES = 12
 
 
-def details(study: Study, judged: Judged, front: pl.DataFrame) -> dict[str, Mapping[str, Any]]:
-    """Per `point_id` of the first members: `walls` (as `dse walls` says it), `curve` (floors of a
+def details(study: Study, judged: Judged, rows: pl.DataFrame) -> dict[str, Mapping[str, Any]]:
+    """Per `point_id` of `rows`: `walls` (as `dse walls` says it), `curve` (floors of a
     step against requests in flight), `breakdown` (seconds by kernel family) and `advice`.
     """
     found: dict[str, Mapping[str, Any]] = {}
-    for row in front.head(MOST).iter_rows(named=True):
+    for row in rows.iter_rows(named=True):
         deployment = judged.structures[row["structure"]].deployment
         if deployment is None:
             continue
