@@ -117,6 +117,7 @@ def _front(outcome: Outcome, about: Subject, details: list[str]) -> Part:
         details=[name for name in details if name not in (x.column, y.column)][:6],
         optimistic=bool(floors),
         own_fronts="on_own_front" in shown.rows.columns,
+        colour_by="gpu" if shown.rows["gpu"].n_unique() > 1 else "family",
     )
     figure = Figure(
         name="front",
@@ -212,8 +213,8 @@ def _alt(outcome: Outcome, x: Quantity, y: Quantity) -> str:
 
 def _caption(note: str, *, has_floors: bool) -> str:
     text = "Open points are beaten in every objective by one on the line; the faintest miss the "
-    text += "SLO or a constraint. Choose a point or a row to see it in every chart, a GPU in the "
-    text += "legend to see it alone."
+    text += "SLO or a constraint. Choose a point or a row to see it in every chart, a colour in "
+    text += "the legend to see it alone."
     if has_floors:
         text += " Dotted: what decoding alone would give at peak rates (the floor t_opt)."
     return f"{text} {note}".strip()

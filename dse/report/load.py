@@ -1,6 +1,7 @@
 """Latency against load, the batch cap, and what another TPOT bound would give."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -226,7 +227,8 @@ def _shares(
 def _advice(outcome: Outcome) -> Table:
     """The advised batch cap of the front's deployments, one row a layout."""
     rows: list[dict[str, Any]] = []
-    for row in outcome.front.iter_rows(named=True):
+    known = outcome.results.filter(pl.col("point_id").is_in(list(outcome.details)))
+    for row in chain(outcome.front.iter_rows(named=True), known.iter_rows(named=True)):
         advice = outcome.details.get(row["point_id"], {}).get("advice")
         if advice and all(row["layout"] != each["layout"] for each in rows):
             rows.append(

@@ -1,6 +1,7 @@
 """Why it is so: walls in order, floors against concurrency, roofline, where a step's time goes."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import polars as pl
@@ -56,7 +57,7 @@ def walls(outcome: Outcome) -> Part | None:
                 alt="Per layout, the concurrency at which each wall starts to bind: "
                 + "; ".join(f"{e['who']} {e['wall']} {number(e['at'])}" for e in orders[:12]),
                 caption="Requests in flight at which each wall starts to bind (dots) and the "
-                "load of the front member (bar). The leftmost wall right of the bar is the next.",
+                "load of the point (bar). The leftmost wall right of the bar is the next.",
             )
         )
         datasets |= {"wall_order": orders, "wall_load": load}
@@ -159,9 +160,10 @@ _FLOORS = ("t_opt_s", "t_sum_s")
 
 
 def _described(outcome: Outcome, key: str) -> Iterator[tuple[Row, Detail]]:
-    """The front members with this detail, one a layout, best first."""
+    """The points with this detail, one a layout: the front's best first, then the others."""
     seen: set[str] = set()
-    for row in outcome.front.iter_rows(named=True):
+    known = outcome.results.filter(pl.col("point_id").is_in(list(outcome.details)))
+    for row in chain(outcome.front.iter_rows(named=True), known.iter_rows(named=True)):
         detail = outcome.details.get(row["point_id"], {})
         who = _who(row)["who"]
         if detail.get(key) and who not in seen and len(seen) < MOST:

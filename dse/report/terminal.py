@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["grid", "summary"]
 
 MOST_ROWS = 10
-_PADDING = 2
+_PADDING = 3
 
 
 def summary(outcome: Outcome, width: int = 100, *, report: Path | None = None) -> "RenderableType":
@@ -61,7 +61,7 @@ def _funnel_line(funnel: Funnel, n_front: int) -> str:
         top = sorted(removed, key=lambda name: -removed[name])[:3]
         named = ", ".join(f"{name.replace('_', ' ')} {removed[name]:,}" for name in top)
         steps.append(f"{n_illegal:,} illegal and {n_killed:,} beyond a wall ({named})")
-    if funnel.screened:
+    if any(funnel.screened.values()):
         steps.append(f"{sum(funnel.screened.values()):,} screened")
     steps.append(f"{funnel.n_survivors:,} survivors")
     if funnel.n_dropped_by_bound:
@@ -96,18 +96,21 @@ def _front(outcome: Outcome, about: Subject, width: int) -> "RenderableType":
     whole = front_table(outcome.front, about)
     shown = replace(whole, rows=whole.rows[:MOST_ROWS])
     more = outcome.front.height - MOST_ROWS
-    parts = [grid(shown, width)]
+    first = ["gpu", "layout", *(each.column for each in about.objectives)]
+    parts = [grid(shown, width, [*first, "concurrency", "req_per_s"])]
     if more > 0:
         parts.append(Text(f"  … and {more:,} more on the front", style="dim"))
     return Group(*parts)
 
 
-def grid(found: Table, width: int) -> "RenderableType":
-    """A table for a terminal: as many of its columns as fit whole into `width`."""
+def grid(found: Table, width: int, first: Sequence[str] = ()) -> "RenderableType":
+    """A table for a terminal: as many of its columns as fit whole into `width`, `first` before
+    others.
+    """
     from rich import box
     from rich.table import Table as Grid
 
-    kept = _fitting(found, width)
+    kept = _fitting(found, width, first)
     shown = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index in kept:
         head, unit = _split(found.heads[index])
@@ -121,17 +124,18 @@ def grid(found: Table, width: int) -> "RenderableType":
     return shown
 
 
-def _fitting(found: Table, width: int) -> list[int]:
-    """The columns, from the left, that fit into `width` without a cut."""
+def _fitting(found: Table, width: int, first: Sequence[str]) -> list[int]:
+    """The columns that fit into `width` without a cut, in their order; those named come first."""
+    ranked = sorted(range(len(found.heads)), key=lambda i: found.columns[i] not in first)
     kept: list[int] = []
     used = 0
-    for index in range(len(found.heads)):
-        cells: Sequence[str] = [*_split(found.heads[index]), *(row[index] for row in found.rows)]
+    for index in ranked:
+        cells = [*_split(found.heads[index]), *(row[index] for row in found.rows)]
         used += max(map(len, cells)) + _PADDING
         if used > width and kept:
             break
         kept.append(index)
-    return kept
+    return sorted(kept)
 
 
 def _split(head: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
 from dse.report.drawn import with_words
@@ -69,7 +70,6 @@ def test_without_details_there_is_nothing_to_say(words: Outcome) -> None:
 
 
 def test_a_gpu_that_the_catalog_lacks_has_no_roof(words: Outcome) -> None:
-    import polars as pl
-
-    other = replace(words, front=words.front.with_columns(gpu=pl.lit("h999")))
-    assert roofline(other) is None
+    unknown = pl.lit("h999").alias("gpu")
+    front, results = (each.with_columns(unknown) for each in (words.front, words.results))
+    assert roofline(replace(words, front=front, results=results)) is None

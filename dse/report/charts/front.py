@@ -32,6 +32,7 @@ class FrontAxes:
     `gpus`, `families` and `precisions` fix colours, shapes and lines. `bounds` are the SLO's lines
     as (axis, value in the shown unit, label). The spans are what the axes show, in shown units;
     `log_x`, `log_y` suit values over decades. `own_fronts`: each GPU has a line (`on_own_front`).
+    `colour_by` is `gpu`, or `family` where there is one GPU.
     """
 
     x: Quantity
@@ -46,6 +47,7 @@ class FrontAxes:
     log_y: bool = False
     optimistic: bool = False
     own_fronts: bool = False
+    colour_by: str = "gpu"
     details: Sequence[str] = ()
 
 
@@ -61,7 +63,7 @@ def front(axes: FrontAxes) -> alt.LayerChart:
     place = base.encode(
         x=_x(axes),
         y=_y(axes),
-        color=alt.Color("gpu:N", scale=colours(axes.gpus), title="GPU"),
+        color=_colour(axes),
         shape=alt.Shape(
             "family:N",
             scale=shapes(axes.families),
@@ -69,7 +71,7 @@ def front(axes: FrontAxes) -> alt.LayerChart:
         ),
         tooltip=tooltips(texts + numbers),
     )
-    legend = alt.selection_point(name="kept", fields=["gpu"], bind="legend")
+    legend = alt.selection_point(name="kept", fields=[axes.colour_by], bind="legend")
     beaten = _faint(place, "!datum.on_front && datum.feasible !== false", 0.7, legend)
     failing = _faint(place, "!datum.on_front && datum.feasible === false", 0.16, legend)
     members = (
@@ -91,6 +93,12 @@ def _faint(place: alt.Chart, which: str, opacity: float, legend: alt.Parameter) 
     shown = alt.when(legend).then(alt.value(opacity)).otherwise(alt.value(0.03))
     faint: alt.Chart = points.encode(opacity=shown)
     return faint
+
+
+def _colour(axes: FrontAxes) -> alt.Color:
+    if axes.colour_by == "gpu":
+        return alt.Color("gpu:N", scale=colours(axes.gpus), title="GPU")
+    return alt.Color("family:N", scale=colours(axes.families), title="layout family")
 
 
 def _x(axes: FrontAxes) -> alt.X:
@@ -117,8 +125,7 @@ def _lines(axes: FrontAxes, base: alt.Chart) -> list[alt.Chart]:
     if axes.own_fronts:
         own = base.transform_filter("datum.on_own_front").mark_line(strokeWidth=1, opacity=0.7)
         order = alt.Order(f"{axes.x.column}_shown:Q")
-        colour = alt.Color("gpu:N", scale=colours(axes.gpus), title="GPU")
-        found.append(own.encode(x=_x(axes), y=_y(axes), order=order, color=colour))
+        found.append(own.encode(x=_x(axes), y=_y(axes), order=order, color=_colour(axes)))
     if axes.optimistic:
         dashed = shown(alt.Chart(named("optimistic")), [axes.x.column, axes.y.column]).mark_line(
             color="gray", strokeWidth=1.2, strokeDash=[2, 4], clip=True
