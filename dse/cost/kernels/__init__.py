@@ -4,7 +4,7 @@ One module a family (`KERNELS`) says what limits a kernel and which features dec
 `kernel_model` gives the price list of a GPU.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dse.base.errors import CatalogError
 from dse.base.family import Family
@@ -33,12 +33,14 @@ def kernel_model(
     engine_impl: str | Sequence[str] | None = None,
     tier: Tier = "auto",
     *,
+    named: Mapping[str, str] | None = None,
     without: Sequence[str] = (),
 ) -> KernelModel:
     """The kernel model of `gpu`: its `target` table where one ships (tier `auto`), else `cross`.
 
     `engine_impl` names an engine (`vllm`, `sglang`, `trtllm`) or an implementation (`fa3`), or
-    several, best first; others get the default order. `without` names GPUs whose tables the cross
+    several, best first; others get the default order. `named` puts one before them for a family or
+    a number format of it (`{"gemm/fp8": "sglang"}`). `without` names GPUs whose tables the cross
     tier must not see. CatalogError where tier `target` is asked of a GPU without a table.
     """
     if tier == "roofline":
@@ -55,5 +57,6 @@ def kernel_model(
         asked=(engine_impl,) if isinstance(engine_impl, str) else tuple(engine_impl or ()),
         own=own,
         kin=_reference.references(gpu, without),
+        named=tuple(sorted((named or {}).items())),
         families={kind: part() for kind, part in KERNELS.items()},
     )

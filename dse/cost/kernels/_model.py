@@ -62,7 +62,8 @@ class RooflineKernels:
 @dataclass(frozen=True, kw_only=True)
 class FittedKernels:
     """Kernel times from fitted heads: `own` is the GPU's table (None in the cross tier), `kin` the
-    tables of the GPUs nearest to it with their distance. `engine` is an engine or implementation.
+    tables of the GPUs nearest to it with their distance. `asked` are engines or implementations,
+    best first; `named` puts one before them for a family (`gemm`) or a format of it (`gemm/fp8`).
     """
 
     gpu: GPU
@@ -70,6 +71,7 @@ class FittedKernels:
     own: KernelTable | None
     kin: tuple[tuple[KernelTable, float], ...]
     families: dict[str, Kernel]
+    named: tuple[tuple[str, str], ...] = ()
     _chosen: dict[Wanted, Priced] = field(default_factory=dict, compare=False)
 
     @property
@@ -79,7 +81,9 @@ class FittedKernels:
     @property
     def physics_id(self) -> str:
         tables = [self.own] if self.own is not None else [table for table, _ in self.kin]
-        return digest((self.tier, self.gpu, self.asked, [table.digest for table in tables]))
+        return digest(
+            (self.tier, self.gpu, self.asked, self.named, [table.digest for table in tables])
+        )
 
     def seconds(self, op: ComputeOp) -> Num:
         """Seconds of one run of `op`, launch included; 0 for an op without work. Array fields give
@@ -110,7 +114,10 @@ class FittedKernels:
     def priced(self, op: ComputeOp) -> Priced:
         """The heads that price `op`, chosen once per number format and head size."""
         variant = self.families[op.family].variant(op)
-        wanted = Wanted(op.family, variant, float(np.max(getattr(op, "d_qk", 0.0))), self.asked)
+        d_head, named = float(np.max(getattr(op, "d_qk", 0.0))), dict(self.named)
+        first = named.get(f"{op.family}/{variant}") or named.get(op.family)
+        asked = self.asked if first is None else (first, *self.asked)
+        wanted = Wanted(op.family, variant, d_head, asked)
         if wanted not in self._chosen:
             self._chosen[wanted] = self._own(wanted) or self._blend(wanted)
         return self._chosen[wanted]
@@ -134,8 +141,8 @@ class FittedKernels:
                 found += [(each, table, away) for each in likely(table, wanted, variant, several)]
             if found:
                 break
-        found = found[:BLENDED]
         nearest = found[0][2] if found else FAR
+        found = [each for each in found[:BLENDED] if each[2] <= nearest + REACH]
         prior = PRIOR_WEIGHT.get(wanted.family, DEFAULT_PRIOR_WEIGHT)
         prior *= float(np.clip((nearest - NEAR) / (FAR - NEAR), 0.0, 1.0))
         raw = [0.25**away for *_, away in found]
@@ -157,13 +164,14 @@ class FittedKernels:
         return Priced(parts=tuple(parts), low=low, high=high)
 
     def _transfer(self, table: KernelTable) -> Transfer:
-        kin = kindred(self.gpu.architecture, table.architecture)
+        kin = kindred(self.gpu, table)
         return Transfer.between(table.traits, Traits.of(self.gpu), kin=kin)
 
 
 BLENDED = 4  # opinions that a blend uses
 # A new architecture runs other kernels, so several engines' are asked where none bears the name.
 FOREIGN = 3
+REACH = 1.2  # how much farther than the nearest a reference may be
 NEAR, FAR = 1.0, 2.0  # distances within one architecture, and to another
 
 

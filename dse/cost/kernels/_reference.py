@@ -19,7 +19,8 @@ from dse.cost.kernels._transfer import Transfer
 from dse.hardware.gpu import GPU
 
 ENGINES = ("vllm", "sglang", "trtllm")
-PER_OCTAVE = 0.4
+RIDGE_OCTAVE, PER_SM_OCTAVE = 0.4, 0.8
+ANOTHER_MEMORY_OCTAVES = 1.5
 
 # Efficiencies and launch times as on an H100, by family: medians over the measured parts, rounded;
 # attention decode as measured above 20 µs (6 µs, 0.75 of the FLOP/s, 0.9 of the bytes/s).
@@ -124,9 +125,18 @@ def likely(
     return tuple(best[:most])
 
 
-def kindred(one: str, other: str) -> bool:
-    """Whether two architectures share kernels (blackwell, blackwell-ultra)."""
-    return one.split("-", maxsplit=1)[0] == other.split("-", maxsplit=1)[0]
+def kindred(gpu: GPU, table: KernelTable) -> bool:
+    """Whether two GPUs share kernels: one architecture (blackwell, blackwell-ultra) and memories of
+    one class. A Blackwell with GDDR has other tensor cores than one with HBM, and the bandwidth of
+    an SM tells them apart.
+    """
+    same = gpu.architecture.split("-")[0] == table.architecture.split("-")[0]
+    return same and abs(_per_sm_octaves(gpu, table)) < ANOTHER_MEMORY_OCTAVES
+
+
+def _per_sm_octaves(gpu: GPU, table: KernelTable) -> float:
+    there = table.gpu_facts["bytes_per_s_per_sm"]
+    return float(np.log2(gpu.hbm_bytes_per_s / gpu.sm_count / there))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +183,13 @@ def references(
 
 
 def distance(gpu: GPU, table: KernelTable) -> float:
-    """How unlike a reference GPU is: 2 for another architecture (half of that for a variant of the
-    same: blackwell, blackwell-ultra), and `PER_OCTAVE` for each octave between the ridge points
-    and between the bandwidths per SM.
+    """How unlike a reference GPU is: 2 where it shares no kernels, 1 for a variant of the same
+    architecture (blackwell, blackwell-ultra), plus 0.4 for each octave between the ridge points
+    and 0.8 for each between the bandwidths per SM.
     """
-    there = table.gpu_facts
-    ridge = np.log2(
-        gpu.peak_flop_per_s["bf16"] / gpu.hbm_bytes_per_s / there["ridge_flop_per_byte"]
-    )
-    per_sm = np.log2(gpu.hbm_bytes_per_s / gpu.sm_count / there["bytes_per_s_per_sm"])
-    here, other = gpu.architecture, table.architecture
-    step = 0.0 if here == other else 1.0 if kindred(here, other) else 2.0
-    return float(PER_OCTAVE * (abs(ridge) + abs(per_sm)) + step)
+    ridge_there = table.gpu_facts["ridge_flop_per_byte"]
+    ridge = np.log2(gpu.peak_flop_per_s["bf16"] / gpu.hbm_bytes_per_s / ridge_there)
+    unlike = 0.0 if gpu.architecture == table.architecture else 1.0
+    step = unlike if kindred(gpu, table) else 2.0
+    away = RIDGE_OCTAVE * abs(ridge) + PER_SM_OCTAVE * abs(_per_sm_octaves(gpu, table)) + step
+    return float(away)
