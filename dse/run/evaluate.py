@@ -116,6 +116,9 @@ class Evaluator:
     def _with_goodput(self, results: pl.DataFrame) -> pl.DataFrame:
         assert self.slo is not None
         keys = results.filter(pl.col("status") == "ok").select(KEYS).unique(maintain_order=True)
+        if keys.is_empty():  # every point of the batch failed: none has a metric
+            names = ("slo_attainment", "goodput_req_per_s", "goodput_req_per_s_per_gpu")
+            return results.with_columns(pl.lit(None, pl.Float64).alias(name) for name in names)
         sketches = self.store.results(keys, SKETCH)
         shares = [_sketch(row).attainment(self.slo) for row in sketches.iter_rows(named=True)]
         attained = sketches.select(KEYS).with_columns(

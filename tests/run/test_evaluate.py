@@ -75,6 +75,12 @@ def test_a_point_that_cannot_run_is_a_row_and_is_retried_when_asked(store):
     assert (again.n_simulated, retried.n_simulated) == (0, 2)
 
 
+def test_points_that_all_fail_have_no_goodput(store):
+    found = evaluator(store)(points(2, (TOO_SMALL,)))
+    assert set(found["status"]) == {"error"}
+    assert found["goodput_req_per_s_per_gpu"].null_count() == found.height
+
+
 def test_the_store_knows_who_the_points_are(store):
     evaluator(store)(points(2))
     store.flush()
