@@ -27,17 +27,21 @@ def first_rank(f: Any, e: int) -> int:
 
 @jit
 def add_gap(f: Any, st: State, seconds: float, times: int) -> None:
-    """Count gaps between tokens (`totals.gap_bin`); the last bin is remembered, since requests of
-    one step wait equally long.
+    """Count gaps between tokens (`totals.gap_bin`); the last bin and its edges are kept, since a
+    gap is mostly like the one before.
     """
-    if seconds != st.tot[f.pool].gap_s:
-        index = 0
-        if seconds > 0.0:
-            mantissa, exponent = math.frexp(seconds)
-            index = ((exponent + 1022) << 8) + int((mantissa * 2.0 - 1.0) * 256.0) - GAP_BASE
-        st.tot[f.pool].gap_s = seconds
-        st.tot[f.pool].gap_bin = min(max(index, 0), GAP_BINS - 1)
-    st.gaps[f.pool, st.tot[f.pool].gap_bin] += times
+    tot = st.tot[f.pool]
+    if not tot.gap_low <= seconds < tot.gap_high:
+        if seconds <= 0.0:
+            st.gaps[f.pool, 0] += times
+            return
+        mantissa, exponent = math.frexp(seconds)
+        part = int((mantissa * 2.0 - 1.0) * 256.0)
+        index = ((exponent + 1022) << 8) + part - GAP_BASE
+        tot.gap_bin = min(max(index, 0), GAP_BINS - 1)
+        tot.gap_low = math.ldexp(0.5 + part / 512.0, exponent)
+        tot.gap_high = math.ldexp(0.5 + (part + 1) / 512.0, exponent)
+    st.gaps[f.pool, tot.gap_bin] += times
 
 
 @jit
@@ -75,11 +79,11 @@ def residue_of(f: Any, st: State, r: int) -> int:
 
 
 @jit
-def prepare(f: Any, st: State, tb: Curves, low: int) -> tuple[int, int]:
-    """Sum up the batch of each rank; returns the steps until some request has its last token (0
-    where none runs) and the tokens of the expert group.
+def prepare(f: Any, st: State, tb: Curves, low: int) -> int:
+    """Sum up the batch of each rank; returns the steps until some request has its last token,
+    0 where none runs.
     """
-    m_group, least = 0, NOBODY
+    least = NOBODY
     for t in range(low, low + f.dp):
         n, context = st.ts[t, 0].run_n, 0
         for i in range(f.block_tokens):
@@ -94,7 +98,6 @@ def prepare(f: Any, st: State, tb: Curves, low: int) -> tuple[int, int]:
         st.tg[t].new = 0
         st.tg[t].n_chunks = 0
         m = computed_tokens(f, n, 0, 0)
-        m_group += m
         for stage in range(len(tb.stage_count)):
             base = read(tb, TOKEN, stage, m)
             st.cell[t, stage].rest = base + read(tb, HEAD, stage, n)
@@ -104,7 +107,16 @@ def prepare(f: Any, st: State, tb: Curves, low: int) -> tuple[int, int]:
             st.tg[t].share = (n - tb.seqs[row]) / (tb.seqs[row + 1] - tb.seqs[row])
             st.tg[t].lookups = st.tg[t].lookup_sum = 0
             enter_cell(st, tb, t, context / n)
-    return 0 if least == NOBODY else int(least), int(m_group)
+    return 0 if least == NOBODY else int(least)
+
+
+@jit
+def group_tokens(f: Any, st: State, low: int) -> int:
+    """Tokens of the expert group in a decode step, padding included."""
+    total = 0
+    for t in range(low, low + f.dp):
+        total += computed_tokens(f, st.tg[t].n_decode, 0, 0)
+    return total
 
 
 @jit
@@ -206,6 +218,73 @@ def settle(
 
 
 @jit
+def steps_together(
+    f: Any, st: State, tb: Curves, ty: TallyArrays, low: int, now: float, until: float, most: int
+) -> tuple[int, float]:
+    """Up to `most` steps of ranks in lock-step, begun before `until`; returns how many, and when
+    the last ends.
+    """
+    group = read(tb, GROUP, 0, group_tokens(f, st, low))
+    host_s, seqs, steps, full = host_of(f, st, low), 0, 0, 0
+    for t in range(low, low + f.dp):
+        seqs += st.tg[t].n_decode
+    while steps < most and now < until and find_room(f, st, low, full, steps):
+        full = (full if full > 0 else f.block_tokens) - 1
+        ends = now + one_step(f, st, tb, ty, low, group, host_s)
+        add_gap(f, st, ends - now, seqs)
+        now = ends
+        steps += 1
+    return steps, now
+
+
+@jit
+def steps_alone(
+    f: Any, st: State, tb: Curves, ty: TallyArrays, t: int, now: float, until: float, most: int
+) -> tuple[int, float]:
+    """The same for a single rank that counts blocks: the common case, with its sums at hand."""
+    group, host_s = read(tb, GROUP, 0, group_tokens(f, st, t)), host_of(f, st, t)
+    n, context, ys = st.tg[t].n_decode, st.tg[t].context, tb.context
+    free, used = st.tg[t].free, f.n_units - st.tg[t].free
+    seqs_s, kv_s = st.tot[f.pool].seqs_s, st.tot[f.pool].kv_s
+    busy, host = st.tot[f.pool].busy, st.tot[f.pool].host
+    rest, at, slope = st.cell[t, 0].rest, st.cell[t, 0].at, st.cell[t, 0].slope
+    left, looked, looked_sum = st.tg[t].left, 0, 0
+    start, end, full, steps, last = ys[left], ys[left + 1], 0, 0, len(ys) - 2
+    while steps < most and now < until:
+        needed = st.residue[t, full]
+        if needed > free:
+            break
+        free -= needed
+        used += needed
+        full = (full if full > 0 else f.block_tokens) - 1
+        y = context / n
+        if y >= end and left < last:
+            st.tg[t].lookups, st.tg[t].lookup_sum = looked, looked_sum
+            flush_cell(st, ty, t)
+            enter_cell(st, tb, t, y)
+            left, looked, looked_sum = st.tg[t].left, 0, 0
+            at, slope, start, end = st.cell[t, 0].at, st.cell[t, 0].slope, ys[left], ys[left + 1]
+        looked += 1
+        looked_sum += context
+        local = rest + (at + (y - start) * slope) + group
+        added = exposed(f, local, host_s, 0.0, 0.0)
+        seconds = local + added
+        seqs_s += n * seconds
+        kv_s += used * seconds
+        busy += seconds
+        host += added
+        context += n
+        add_gap(f, st, (now + seconds) - now, n)
+        now += seconds
+        steps += 1
+    st.tg[t].lookups, st.tg[t].lookup_sum = looked, looked_sum
+    tot = st.tot[f.pool]
+    tot.seqs_s, tot.kv_s, tot.busy, tot.host = seqs_s, kv_s, busy, host
+    tot.kv_peak = max(tot.kv_peak, used)
+    return steps, now
+
+
+@jit
 def leap(
     f: Any, st: State, tb: Curves, ty: TallyArrays, e: int, now: float, until: float, last: bool
 ) -> float:
@@ -216,21 +295,15 @@ def leap(
     low = first_rank(f, e)
     if now >= until:
         return now
-    most, m_group = prepare(f, st, tb, low)
-    most -= 0 if last else 1
-    group = read(tb, GROUP, 0, m_group)
-    host_s, seqs, steps = host_of(f, st, low), 0, 0
-    for t in range(low, low + f.dp):
-        seqs += st.tg[t].n_decode
-    full = 0
-    while steps < most and now < until and find_room(f, st, low, full, steps):
-        full = (full if full > 0 else f.block_tokens) - 1
-        ends = now + one_step(f, st, tb, ty, low, group, host_s)
-        add_gap(f, st, ends - now, seqs)
-        now = ends
-        steps += 1
+    most = prepare(f, st, tb, low) - (0 if last else 1)
+    if most <= 0:
+        return now
+    if f.dp == 1 and f.uniform:
+        steps, now = steps_alone(f, st, tb, ty, low, now, until, most)
+    else:
+        steps, now = steps_together(f, st, tb, ty, low, now, until, most)
     if steps > 0:
+        count(tb, ty, GROUP, group_tokens(f, st, low), steps)
         settle(f, st, tb, ty, low, steps, now)
-        count(tb, ty, GROUP, m_group, steps)
         st.tot[f.pool].n_steps += steps
     return now

@@ -80,7 +80,7 @@ SUMS = np.dtype(
         "n_steps", "kv_peak", "n_decode", "n_prefill", "n_routed", "n_due", "n_seq", "n_begun",
         "next_root", "n_done", "gap_bin",
     )]
-    + [(name, "f8") for name in ("busy", "host", "seqs_s", "kv_s", "gap_s")]
+    + [(name, "f8") for name in ("busy", "host", "seqs_s", "kv_s", "gap_low", "gap_high")]
 )  # fmt: skip
 
 
