@@ -8,11 +8,9 @@ from typing import NoReturn
 
 from dse.base.errors import DseError, UserError, did_you_mean
 from dse.cli._app import COMMANDS, build
-from dse.cli._output import fail
+from dse.cli._output import Interrupted, fail
 
 __all__ = ["main"]
-
-INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -36,8 +34,7 @@ def _code(tokens: list[str]) -> int:
     except DseError as error:
         return fail(error, as_json=as_json)
     except KeyboardInterrupt:
-        sys.stderr.write("dse: interrupted\n")
-        return INTERRUPTED
+        return fail(Interrupted("interrupted", "nothing was left half-written"), as_json=as_json)
     except BrokenPipeError:
         # The reader (`| head`) has gone: point stdout elsewhere so that the exit is silent.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

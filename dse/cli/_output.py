@@ -31,12 +31,22 @@ def emit_json(document: Mapping[str, Any]) -> None:
     print(json_module.dumps(_plain(document), indent=2, ensure_ascii=False))  # noqa: T201
 
 
+class Interrupted(DseError):
+    """The user pressed Ctrl-C; what was done is kept."""
+
+    exit_code = 130
+
+
+def body(error: DseError) -> dict[str, Any]:
+    """What a document says of an error."""
+    return {"code": error.exit_code, "message": error.message, "remedy": error.remedy}
+
+
 def fail(error: DseError, *, as_json: bool) -> int:
-    """Report `error` and return its exit code (0 done, 2 input, 3 infeasible, 4 store, 1 ours)."""
+    """Report `error` and return its exit code (2 input, 3 infeasible, 4 store, 130, 1 ours)."""
     faults = [asdict(fault) for fault in error.faults]
     if as_json:
-        body = {"code": error.exit_code, "message": error.message, "remedy": error.remedy}
-        emit_json({"error": body, "faults": faults})
+        emit_json({"error": body(error), "faults": faults})
         return error.exit_code
     sys.stderr.write(f"dse: {error.message}\n")
     if error.remedy:

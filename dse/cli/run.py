@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from dse.base.errors import DseError, InfeasibleError, UserError
-from dse.cli._output import Json, console, emit_json
+from dse.cli._output import Interrupted, Json, body, console, emit_json, fail
 from dse.cli.check import Settings
 
 if TYPE_CHECKING:
     from dse.pipeline.run import Means, Ran
+    from dse.report.record import Outcome
     from dse.store import Store
     from dse.study import Study
 
@@ -70,9 +71,7 @@ def run(
             ran = _watched(asked, opened, means, quiet=quiet or json)
         except KeyboardInterrupt:
             opened.flush()
-            sys.stderr.write(f"dse: interrupted; what was simulated is in {where}\n")
-            sys.stderr.write(f"  resume with: {shlex.join(['dse', *sys.argv[1:]])}\n")
-            return 130
+            return _interrupted(where, json=json)
     files = write(ran.outcome, folder)
     return tell(ran, files[0] if files else folder, json=json)
 
@@ -89,18 +88,34 @@ def tell(ran: "Ran", page: Path, *, json: bool) -> int:
     from dse.report.terminal import summary
 
     outcome = ran.outcome
+    failure = _failure(outcome)
     if json:
-        emit_json(document(ran, page))
+        told = {} if failure is None else {"error": body(failure), "faults": []}
+        emit_json({**document(ran, page), **told})
     else:
         out = console()
         out.print(summary(outcome, out.width, report=page))
+    if failure is None:
+        return 0
+    sys.stderr.write(f"dse: {failure.message}\n")
+    return failure.exit_code
+
+
+def _failure(outcome: "Outcome") -> DseError | None:
+    """What is wrong with an answer, if anything."""
     if not outcome.certificate.get("valid", True):
-        sys.stderr.write("dse: a result beat its own bound: the certificate is void (our defect)\n")
-        return DseError.exit_code
+        return DseError("a result beat its own bound: the certificate is void (our defect)")
     if not outcome.front.height:
-        sys.stderr.write("dse: nothing meets the SLO and the constraints; near misses above\n")
-        return InfeasibleError.exit_code
-    return 0
+        return InfeasibleError(
+            "nothing meets the SLO and the constraints; near misses are listed",
+            "change what a near miss names; neither SLO nor constraints were relaxed",
+        )
+    return None
+
+
+def _interrupted(store: Path, *, json: bool) -> int:
+    again = f"resume with: {shlex.join(['dse', *sys.argv[1:]])}"
+    return fail(Interrupted(f"interrupted; what was simulated is in {store}", again), as_json=json)
 
 
 def document(ran: "Ran", page: Path) -> dict[str, Any]:

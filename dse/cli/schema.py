@@ -3,10 +3,12 @@
 import json as json_module
 from typing import Literal
 
+from dse.cli._output import Json, emit_json
+
 Kind = Literal["space", "study", "gpu", "model", "fabric", "engine"]
 
 
-def schema(kind: Kind = "study", /, *, markdown: bool = False) -> int:
+def schema(kind: Kind = "study", /, *, markdown: bool = False, json: Json = False) -> int:
     """Print the JSON Schema of spaces, studies and catalog files, for editors and checkers.
 
     Parameters
@@ -19,7 +21,9 @@ def schema(kind: Kind = "study", /, *, markdown: bool = False) -> int:
     from dse.base.source import schema as schema_of
     from dse.study.reference import RECORDS, reference
 
-    if markdown:
+    if markdown and json:
+        emit_json({"reference": reference()})
+    elif markdown:
         print(reference(), end="")  # noqa: T201
     else:
         print(json_module.dumps(schema_of(RECORDS[kind]), indent=2))  # noqa: T201

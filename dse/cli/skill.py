@@ -2,8 +2,14 @@
 
 from importlib.resources import files
 
+from dse.cli._output import Json, emit_json
 
-def skill() -> int:
+
+def skill(*, json: Json = False) -> int:
     """Print the guide by which an engineer or an optimisation loop works with dse."""
-    print(files("dse").joinpath("skill.md").read_text(encoding="utf-8"), end="")  # noqa: T201
+    text = files("dse").joinpath("skill.md").read_text(encoding="utf-8")
+    if json:
+        emit_json({"skill": text})
+    else:
+        print(text, end="")  # noqa: T201
     return 0

@@ -32,7 +32,8 @@ class Judged:
 
     `survivors` has the points' columns and `usd_per_gpu_hour`, one row a point, sorted by `point`;
     `structures` and `facts` are those of its structures. Counts are of points. `misses` are the
-    killed points nearest to a limit, a few for each wall; `missed` their structures.
+    killed points nearest to a limit, a few for each wall; `missed` their structures; `refused` the
+    first illegal structure of each rule.
     """
 
     survivors: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -45,7 +46,7 @@ class Judged:
     screened: Counter[str] = field(default_factory=Counter)
     misses: pl.DataFrame = field(default_factory=pl.DataFrame)
     missed: dict[int, Structure] = field(default_factory=dict)
-    illegal_examples: dict[str, str] = field(default_factory=dict)
+    refused: list[Structure] = field(default_factory=list)
 
 
 def judge_space(study: Study) -> Judged:
@@ -73,9 +74,12 @@ def judge_space(study: Study) -> Judged:
         index = {each.index: each for each in legal}
         found.missed |= {i: index[i] for i in misses[-1]["structure"].to_list()}
         found.structures |= {i: index[i] for i in known[-1]["structure"].to_list()}
-    if kept:
-        found.survivors = pl.concat(kept, how="diagonal_relaxed").sort("point")
-        found.facts = pl.concat(known, how="diagonal_relaxed")
+    if not kept:  # nothing is legal: no rows, but the columns that rows would have
+        columns = points(study.space, found.refused).collect().clear()
+        kept.append(columns.with_columns(pl.lit(None, pl.Float64).alias(PRICE)))
+    found.survivors = pl.concat(kept, how="diagonal_relaxed").sort("point")
+    known = known or [facts_frame([], [], on="structure")]
+    found.facts = pl.concat(known, how="diagonal_relaxed")
     if misses:
         found.misses = _best_misses(misses)
         found.missed = {i: found.missed[i] for i in found.misses["structure"].to_list()}
@@ -117,9 +121,10 @@ def _without_illegal(
             legal.append(structure)
             continue
         rule, n_points = structure.illegal[0].rule, heights[structure.branch]
+        if rule not in found.illegal:
+            found.refused.append(structure)
         found.illegal[rule] += n_points
         found.n_candidates += n_points
-        found.illegal_examples.setdefault(rule, structure.illegal[0].reason)
     return legal
 
 

@@ -43,8 +43,10 @@ def near_misses(study: Study, judged: Judged, results: pl.DataFrame) -> pl.DataF
         parts.append(nearest.with_columns(columns))
     if study.slo is not None and "slo_attainment" in results.columns:
         parts.append(_late(study, results))
-    found = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame(schema=_COLUMNS)
-    return found.sort("margin", maintain_order=True).head(MOST)
+    if judged.refused and judged.survivors.is_empty():
+        parts.append(_refused(judged))
+    found = pl.concat([pl.DataFrame(schema=_COLUMNS), *parts], how="diagonal_relaxed")
+    return found.sort("margin", nulls_last=True, maintain_order=True).head(MOST)
 
 
 def _late(study: Study, results: pl.DataFrame) -> pl.DataFrame:
@@ -72,6 +74,15 @@ def _point_id(study: Study, judged: Judged, row: dict[str, Any]) -> str | None:
     if deployment is None or study.is_load_searched:
         return None
     return point_id(deployment, study.workload_of(row))
+
+
+def _refused(judged: Judged) -> pl.DataFrame:
+    """The first illegal structure of each rule, with the rule's reason and nearest legal values."""
+    rows = [
+        {**each.columns, "branch": each.branch, "reason": LEGALITY, "remedy": str(each.illegal[0])}
+        for each in judged.refused
+    ]
+    return pl.from_dicts(rows, infer_schema_length=None)
 
 
 def _remedy(study: Study, judged: Judged, row: dict[str, Any]) -> str:

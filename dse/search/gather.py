@@ -45,8 +45,11 @@ def simulated(rows: pl.DataFrame, survivors: pl.DataFrame, question: Question) -
 
 def optimistic(bound: Bound, survivors: pl.DataFrame, question: Question) -> pl.DataFrame:
     """`point`, the objectives' bounds (means over replicates; null: not bounded) and `hopeless`."""
-    viewed = _viewed(bound.of(survivors), survivors, question.objectives)
     columns = [each.column for each in question.objectives]
+    if survivors.is_empty():  # they may lack the facts that a bound reads
+        unbounded = [pl.lit(None, pl.Float64).alias(name) for name in columns]
+        return survivors.select("point", *unbounded, hopeless=pl.lit(value=False))
+    viewed = _viewed(bound.of(survivors), survivors, question.objectives)
     grouped = viewed.group_by("point", maintain_order=True)
     numeric = [n for n, t in viewed.schema.items() if t.is_numeric() and n not in _LABELS]
     means = grouped.agg(pl.col(name).mean() for name in numeric)
