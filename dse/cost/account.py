@@ -40,6 +40,10 @@ class MeanRank(Routing):
         """Rows of a rank ÷ mean rows: one."""
         return 1.0
 
+    def touched_on_fullest(self, n_tokens: Num, n_experts: int, top_k: int, ep: int) -> Num:
+        """Experts touched on the mean rank."""
+        return self.touched(n_tokens, n_experts, top_k) / ep
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:

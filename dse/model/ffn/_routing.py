@@ -6,7 +6,7 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
 
-from dse.model.ops import Num
+from dse.model.ops import Num, least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +27,21 @@ class Routing:
             total = total + count * (1.0 - (1.0 - chance) ** n_tokens)
         return total
 
-    def touched_on_fullest(self, n_tokens: int, n_experts: int, top_k: int, ep: int) -> float:
+    def touched_on_fullest(self, n_tokens: Num, n_experts: int, top_k: int, ep: int) -> Num:
         """Expected experts touched on the rank that touches most, experts dealt round robin.
 
         A rank's count is nearly normal; the largest of `ep` such counts lies Φ⁻¹((ep − 3/8) /
         (ep + 1/4)) deviations above the mean (Blom 1958).
         """
-        chances: list[float] = []
-        for chance, count in _chances(self.kind, self.exponent, n_experts, top_k):
-            chances += [1.0 - (1.0 - chance) ** n_tokens] * count
-        hottest = max((chances[rank::ep] for rank in range(ep)), key=sum)
-        deviation = math.sqrt(sum(chance * (1.0 - chance) for chance in hottest))
+        mean: Num = 0.0
+        variance: Num = 0.0
+        held = 0.0
+        for chance, count in _on_hottest(self.kind, self.exponent, n_experts, top_k, ep):
+            hit = 1.0 - (1.0 - chance) ** n_tokens
+            mean, variance = mean + count * hit, variance + count * hit * (1.0 - hit)
+            held += count
         largest = NormalDist().inv_cdf((ep - 0.375) / (ep + 0.25)) if ep > 1 else 0.0
-        return min(sum(hottest) + largest * deviation, float(len(hottest)))
+        return least(mean + largest * variance**0.5, held)
 
     def imbalance(self, n_tokens: Num, n_experts: int, top_k: int, ep: int) -> Num:
         """E[rows of the fullest rank] ÷ mean rows of a rank, for `n_tokens` tokens over `ep` ranks.
@@ -78,6 +80,19 @@ def _chances(
         middle = (low + high) / 2.0
         low, high = (middle, high) if _rung(weights, middle) < top_k else (low, middle)
     return tuple((1.0 - math.exp(-weight * high), 1) for weight in weights)
+
+
+@lru_cache(maxsize=512)
+def _on_hottest(
+    kind: str, exponent: float, n_experts: int, top_k: int, ep: int
+) -> tuple[tuple[float, float], ...]:
+    """`_chances` of the experts of the rank that holds the most popular ones."""
+    known = _chances(kind, exponent, n_experts, top_k)
+    if len(known) == 1:
+        return ((known[0][0], n_experts / ep),)
+    chances = [chance for chance, _ in known]
+    hottest = max((chances[rank::ep] for rank in range(ep)), key=sum)
+    return tuple((chance, 1.0) for chance in hottest)
 
 
 def _rung(weights: list[float], time: float) -> float:

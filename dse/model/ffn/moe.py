@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from dse.model.ffn._base import FFN
 from dse.model.ffn._routing import UNIFORM, Routing
-from dse.model.ops import ComputeOp, Elementwise, Gemm, GroupedGemm, Num
+from dse.model.ops import ComputeOp, Elementwise, Gemm, GroupedGemm, Num, least
 from dse.model.precision import Precision
 from dse.model.shard import Shard
 from dse.model.tensor import Tensor
@@ -83,8 +83,7 @@ class MoE(FFN):
         rank_share = routing.imbalance(m, self.n_experts, self.top_k, shard.ep) / shard.ep
         rows = m * self.top_k * rank_share
         held = self.experts_per_rank(shard)
-        touched = routing.touched(m, self.n_experts, self.top_k) * rank_share
-        touched = touched - (touched - held) * (touched > held)
+        touched = least(routing.touched_on_fullest(m, self.n_experts, self.top_k, shard.ep), held)
         return [
             GroupedGemm(
                 tokens=m,
