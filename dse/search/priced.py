@@ -9,7 +9,7 @@ from dse.search.envelope import Array
 from dse.search.offered import Offered
 from dse.search.schedule import Schedule, Terms
 from dse.serving.routers import RoundRobin
-from dse.serving.schedulers import ChunkedPrefill
+from dse.serving.schedulers import ChunkedPrefill, PrefillFirst
 from dse.sim.spec import PoolSpec, RunSpec
 
 
@@ -35,7 +35,7 @@ def terms_of(spec: RunSpec, concurrency: int, *, is_plain: bool) -> Terms | None
         and pool.pp == 1
         and pool.limits.q_tokens == 1
         and isinstance(spec.router, RoundRobin)
-        and isinstance(pool.scheduler, ChunkedPrefill)
+        and isinstance(pool.scheduler, ChunkedPrefill | PrefillFirst)
         and pool.scheduler.policy == "fcfs"
     )
     if not fits:
@@ -47,6 +47,7 @@ def terms_of(spec: RunSpec, concurrency: int, *, is_plain: bool) -> Terms | None
         budget=limits.max_tokens,
         seats=limits.max_seqs,
         missed=0,
+        prefills_first=isinstance(pool.scheduler, PrefillFirst),
     )
 
 

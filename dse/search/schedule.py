@@ -24,7 +24,8 @@ class Terms:
     """What shapes a schedule beside the requests.
 
     A request that takes a while to reach the engine misses `missed` steps that only decode, or one
-    that also prefills, whichever is over first.
+    that also prefills, whichever is over first. `prefills_first`: a rank computes whole prompts
+    while any wait, and its decoding requests pause.
     """
 
     concurrency: int
@@ -32,6 +33,7 @@ class Terms:
     budget: int
     seats: int
     missed: int
+    prefills_first: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +75,13 @@ def schedule(isl: Array, osl: Array, terms: Terms) -> Schedule | None:
 
 @dataclass(slots=True)
 class _Rank:
-    """One rank: who waits, who is half prefilled, who decodes until which step."""
+    """One rank: who waits, who is half prefilled, who decodes until which of its decode steps."""
 
     waiting: deque[int] = field(default_factory=deque)
     partial: tuple[int, int] | None = None
     ends: list[tuple[int, int]] = field(default_factory=list)
-    # Σ over decoding requests of prompt tokens less the step of the first token.
+    # Decode steps so far, and Σ over decoding requests of context less that number.
+    clock: int = 0
     base: int = 0
 
     @property
@@ -134,36 +137,40 @@ class _Loop:
 
     def _row(self) -> None:
         row, step = len(self.rows), self.step
-        prefilled: list[list[int]] = []
+        through: list[list[int]] = []
         cells = []
         for number, rank in enumerate(self.ranks):
-            n, context = len(rank.ends), rank.base + len(rank.ends) * step
+            held = rank.base + len(rank.ends) * rank.clock
             done, new, n_chunks, prompts = self._prefill(number, rank, row)
-            prefilled.append(done)
-            cells.append((n, context, new, n_chunks, prompts))
-        prefills = any(cell[3] for cell in cells)
+            through.append(done)
+            decodes = not (self.terms.prefills_first and n_chunks)
+            cells.append((decodes, len(rank.ends), held, new, n_chunks, prompts))
+        prefills = any(cell[4] for cell in cells)
         length = 1 if self.due or prefills else self._until_an_end()
-        end = step + length - 1
         self.rows.append(
             (
                 length,
                 [
-                    (n, context, new, n_chunks, context + n * (length - 1) + prompts, n + n_chunks)
-                    for n, context, new, n_chunks, prompts in cells
+                    (n * decodes, held, new, n_chunks, held + n * length + prompts, n + n_chunks)
+                    for decodes, n, held, new, n_chunks, prompts in cells
                 ],
             )
         )
-        finished = sum(self._finish(rank, end, row) for rank in self.ranks)
-        for rank, done in zip(self.ranks, prefilled, strict=True):
-            finished += self._start_decoding(rank, done, step, row)
+        finished = 0
+        for rank, done, (decodes, *_) in zip(self.ranks, through, cells, strict=True):
+            if decodes:
+                rank.clock += length
+                finished += self._finish(rank, row)
+            finished += self._start_decoding(rank, done, row)
         if prefills:
             self.prefilled_at = step
-        self._ask(finished, row, end)
-        self.step = end + 1
+        self._ask(finished, row, step + length - 1)
+        self.step = step + length
 
     def _prefill(self, number: int, rank: _Rank, row: int) -> tuple[list[int], int, int, int]:
         """Fill the budget that decoding leaves: who is through, tokens, chunks, tokens held."""
-        left = self.terms.budget - len(rank.ends)
+        whole = self.terms.prefills_first
+        left = self.terms.budget - (0 if whole else len(rank.ends))
         done: list[int] = []
         new = n_chunks = held = 0
         while left > 0:
@@ -171,9 +178,11 @@ class _Loop:
                 running = len(rank.ends) + len(done)
                 if not rank.waiting or running >= self.terms.seats:
                     break
+                if whole and n_chunks and self.isl[rank.waiting[0]] > left:
+                    break
                 rank.partial = (rank.waiting.popleft(), 0)
             index, cached = rank.partial
-            size = min(self.isl[index] - cached, left)
+            size = self.isl[index] if whole else min(self.isl[index] - cached, left)
             self.chunks.append((row, number, size, cached))
             left, new, n_chunks = left - size, new + size, n_chunks + 1
             held += self.isl[index]
@@ -186,18 +195,18 @@ class _Loop:
 
     def _until_an_end(self) -> int:
         """Steps until the next request finishes."""
-        return min(rank.ends[0][0] for rank in self.ranks if rank.ends) - self.step + 1
+        return min(rank.ends[0][0] - rank.clock + 1 for rank in self.ranks if rank.ends)
 
-    def _finish(self, rank: _Rank, end: int, row: int) -> int:
+    def _finish(self, rank: _Rank, row: int) -> int:
         count = 0
-        while rank.ends and rank.ends[0][0] == end:
-            _, index = heappop(rank.ends)
+        while rank.ends and rank.ends[0][0] < rank.clock:
+            end, index = heappop(rank.ends)
             rank.base -= self.isl[index] - (end - self.osl[index] + 1)
             self.last[index] = row
             count += 1
         return count
 
-    def _start_decoding(self, rank: _Rank, done: list[int], step: int, row: int) -> int:
+    def _start_decoding(self, rank: _Rank, done: list[int], row: int) -> int:
         count = 0
         for index in done:
             self.first[index] = row
@@ -205,8 +214,8 @@ class _Loop:
                 self.last[index] = row
                 count += 1
             else:
-                heappush(rank.ends, (step + self.osl[index] - 1, index))
-                rank.base += self.isl[index] - step
+                heappush(rank.ends, (rank.clock + self.osl[index] - 2, index))
+                rank.base += self.isl[index] + 1 - rank.clock
         return count
 
     def _schedule(self) -> Schedule:

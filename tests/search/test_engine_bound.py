@@ -164,14 +164,20 @@ plain_lengths = st.one_of(
     st.sampled_from([64, 300, 8192]),
     st.sampled_from([2, 8, 64]),
     st.booleans(),
+    st.sampled_from(["chunked_prefill", "prefill_first"]),
 )
 def test_a_closed_loop_with_room_for_all_is_bounded_tightly(
-    model, layout, concurrency, isl, osl, budget, seats, overlapped
+    model, layout, concurrency, isl, osl, budget, seats, overlapped, scheduler
 ):
     host = EngineHost(
         step_s=1e-5, request_s=1e-7, prefill_token_s=1e-9, arrival_s=0.0, overlapped=overlapped
     )
-    engine = worlds.engine(host=host, max_num_batched_tokens=budget, max_num_seqs=seats)
+    engine = worlds.engine(
+        host=host,
+        max_num_batched_tokens=budget,
+        max_num_seqs=seats,
+        scheduler=SCHEDULERS[scheduler](),
+    )
     deployment = worlds.deployment(model(), layout=layout, by=engine)
     workload = Workload(
         arrivals=ClosedLoop(concurrency=concurrency), n_requests=3 * concurrency, isl=isl, osl=osl

@@ -1,6 +1,6 @@
 """Two Ray workers against one, and against this process, on a study that simulation bounds.
 
-    python benchmarks/ray.py [--points 400] [--workers 2]
+    python benchmarks/workers.py [--points 400] [--workers 2]
 
 Every pool evaluates the same points into a store of its own, after a first small batch that starts
 its workers and compiles what they compile. Printed: seconds, the ratio to one worker, and whether
@@ -41,9 +41,8 @@ def deployment():
         layout=Layout(tp=2),
         engine=catalog.engine("vllm@0.19"),
     )
-    return Deployment(
-        model=model, precision=precision_of(model, gpu, weights=DType.BF16, kv=DType.BF16), pools=(pool,)
-    )
+    precision = precision_of(model, gpu, weights=DType.BF16, kv=DType.BF16)
+    return Deployment(model=model, precision=precision, pools=(pool,))
 
 
 def workload_of(row):
