@@ -150,7 +150,7 @@ def _score_slice(
     if not len(index):
         return None
     op = take(part.op, index)
-    asked = (part.implementation, part.engine)
+    asked = (part.implementation, part.engine, part.compute)
     model = kernel_model(gpu, asked, "cross" if tier == "cross" else "target", without=blind)
     predicted, low, high = _predicted(model, op, part)  # type: ignore[arg-type]
     return Scored(

@@ -142,7 +142,8 @@ def _per_sm_octaves(gpu: GPU, table: KernelTable) -> float:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What an op asks of a table: `family`, number format, head size (0 without heads), and the
-    implementations or engines to follow, best first.
+    implementations or engines to follow, best first (and, if it matters, the format of their
+    arithmetic).
     """
 
     family: str
@@ -155,13 +156,16 @@ class Wanted:
         """The op's number format, then what stands in for it."""
         return (self.variant, *SUBSTITUTES.get(self.variant, ("bf16",)))
 
-    def closeness(self, each: KernelSlice) -> tuple[int, bool, bool, int]:
-        """Order of slices: as asked, head size measured, narrow arithmetic, rows measured."""
+    def closeness(self, each: KernelSlice) -> tuple[int, int, bool, bool, int]:
+        """Order of slices: the best name asked for, how many of the names fit, head size measured,
+        narrow arithmetic, rows measured.
+        """
         order = (*self.asked, *(name for name in ENGINES if name not in self.asked))
-        names = (each.implementation, each.engine)
-        place = min((order.index(name) for name in names if name in order), default=len(order))
+        names = (each.implementation, each.engine, each.compute)
+        place = min((order.index(name) for name in names[:2] if name in order), default=len(order))
+        matches = sum(name in self.asked for name in names)
         fits = not each.d_heads or self.d_head in each.d_heads
-        return -place, fits, each.compute != "bf16", each.n_rows
+        return -place, matches, fits, each.compute != "bf16", each.n_rows
 
 
 def target(gpu: GPU) -> KernelTable | None:
