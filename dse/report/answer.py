@@ -199,6 +199,8 @@ def _against(each: Quantity, other: float, mine: float) -> str:
     value = f"{number(other * each.scale)} {each.unit}".strip()
     if abs(change) < 0.5:
         return f"{each.title} {value}, the same"
+    if change >= 100:
+        return f"{each.title} {value}, {number(other / mine, 2)}× as much"
     worse = (change < 0) == (each.better == "max") if each.better else False
     word = "worse" if worse else "better"
     return f"{each.title} {value}, {abs(change):.0f}% {word}"

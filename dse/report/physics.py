@@ -136,11 +136,8 @@ def roofline(outcome: Outcome) -> Part | None:
         for row, detail in _described(outcome, "walls")
         for point in _operating(row, detail["walls"].get("steps") or {})
     ]
-    roofs = [
-        line
-        for gpu in dict.fromkeys(p["gpu"] for p in points)
-        for line in _roof(outcome, gpu, _weights(outcome, gpu), points)
-    ]
+    kinds = dict.fromkeys((p["gpu"], p["weights"]) for p in points)
+    roofs = [line for gpu, weights in kinds for line in _roof(outcome, gpu, weights, points)]
     if not points or not roofs:
         return None
     gpus = sorted({each["gpu"] for each in points})
@@ -192,15 +189,11 @@ def _operating(row: Row, steps: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {
                 **_who(row),
                 "phase": phase,
+                "weights": str(row.get("weights") or "bf16"),
                 "intensity": flop / moved,
                 "high_tflop_per_s": flop / step["t_opt_s"] / 1e12,
                 "low_tflop_per_s": flop / step["t_sum_s"] / 1e12,
             }
-
-
-def _weights(outcome: Outcome, gpu: str) -> str:
-    rows = outcome.front.filter(pl.col("gpu") == gpu)
-    return str(rows["weights"][0]) if rows.height and "weights" in rows.columns else "bf16"
 
 
 def _roof(outcome: Outcome, gpu: str, weights: str, points: Rows) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from dse.report.record import Outcome
 from dse.report.section import Figure, Part, Rows, Section
 from dse.report.subject import Subject
 from dse.report.tables import Table, table
+from dse.study import Price, Quoted
 
 __all__ = ["Side", "equal_interactivity", "equal_slo", "procurement", "staircase", "with_costs"]
 
@@ -155,8 +156,19 @@ def _prices(outcome: Outcome, same: pl.DataFrame) -> list[tuple[str, tuple[float
         except CatalogError:  # prefill and decode on two GPUs go by both names
             continue
         if price is not None:
-            found.append((name, price.usd_per_gpu_hour(gpu), price.source))
+            found.append((name, price.usd_per_gpu_hour(gpu), _source(price)))
     return found
+
+
+def _source(price: Price) -> str:
+    """Where a price stands; for an owned GPU what it is made of."""
+    if isinstance(price, Quoted):
+        return price.source
+    return (
+        f"owned: {price.capex_usd:,.0f} USD over {price.years:g} years at "
+        f"{100 * price.utilisation:g}% use, energy {price.energy_usd_per_kwh:g} USD/kWh, PUE "
+        f"{price.pue:g} ({price.source})"
+    )
 
 
 def _figures(

@@ -16,6 +16,7 @@ from dse.report.procurement import (
 )
 from dse.report.record import Outcome
 from dse.report.subject import subject
+from dse.study import Owned
 
 SIDE = Side(column="gpu", keys=("gpu", "precision"))
 
@@ -95,6 +96,19 @@ def test_prices_come_with_their_source(words: Outcome) -> None:
     assert prices.rows[0] == ("h100-sxm", "1.9, 2.5, 4", "the study")
     dots = [row for row in part.datasets["price_dots"] if row["gpu"] == "h100-sxm"]
     assert [row["usd_per_gpu_hour"] for row in dots] == [1.9, 2.5, 4.0]
+
+
+def test_an_owned_gpu_says_what_its_price_is_made_of(words: Outcome) -> None:
+    owned = Owned(capex_usd=42_000.0, years=4.0, utilisation=0.7, energy_usd_per_kwh=0.09, pue=1.25)
+    study = replace(words.study, price={**words.study.price, "h200-sxm": owned})
+    part = procurement(replace(words, study=study), subject(words))
+    assert part is not None
+    _, prices, source = part.section.tables[-1].rows[-1]
+    # 42,000 / (4 × 8,766 × 0.7) + 0.7 kW × 1.25 × 0.09
+    assert prices == "1.79"
+    assert source == (
+        "owned: 42,000 USD over 4 years at 70% use, energy 0.09 USD/kWh, PUE 1.25 (the study)"
+    )
 
 
 def test_without_a_price_there_is_no_view(words: Outcome) -> None:
