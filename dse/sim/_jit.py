@@ -23,6 +23,12 @@ def jit(function: F) -> F:
     return cast("F", compiled)
 
 
+def inline(function: F) -> F:
+    """The same, and put its code where it is called: what every step does for every request."""
+    lean = _njit(**_LEAN, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+    return cast("F", lean(function))
+
+
 def entry(function: F) -> F:
     """Compile `function`, which Python calls."""
     return cast("F", _njit(**_LEAN)(function))

@@ -7,11 +7,11 @@ go) and `before` (last to go).
 
 from typing import Any
 
-from dse.sim._jit import jit
+from dse.sim._jit import inline, jit
 from dse.sim._state import State
 
 
-@jit
+@inline
 def units_of(f: Any, st: State, tokens: int) -> int:
     """Units of a request with `tokens` tokens in the cache."""
     if f.uniform:
@@ -133,7 +133,7 @@ def share(f: Any, st: State, t: int, r: int, hits: int) -> None:
     st.rq[r].held = hits
 
 
-@jit
+@inline
 def grow(f: Any, st: State, t: int, r: int, tokens: int) -> bool:
     """Give a request room for `tokens` tokens; False if there is none."""
     if f.uniform and tokens <= st.rq[r].held * f.block_tokens:
@@ -148,7 +148,7 @@ def grow(f: Any, st: State, t: int, r: int, tokens: int) -> bool:
     return True
 
 
-@jit
+@inline
 def publish(f: Any, st: State, t: int, r: int) -> None:
     """Let others share the full blocks with content that a request has computed."""
     known = st.rq[r].held_keys

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dse.sim._jit import jit
+from dse.sim._jit import inline, jit
 from dse.sim._kv import can_admit, grow, n_hits, release, share
 from dse.sim._state import State
 
@@ -53,7 +53,7 @@ def leave(st: State, t: int, s: int, r: int) -> None:
     st.ts[t, s].run_n = n - 1
 
 
-@jit
+@inline
 def add_chunk(st: State, t: int, s: int, r: int, new: int, decode: bool) -> None:
     """Put `new` tokens of a request in the batch and in its sums."""
     i = st.ts[t, s].chunk_n
@@ -70,7 +70,7 @@ def add_chunk(st: State, t: int, s: int, r: int, new: int, decode: bool) -> None
         st.tg[t].new += new
 
 
-@jit
+@inline
 def room(f: Any, st: State, r: int, cached: int, new: int, decode: bool) -> int:
     """Tokens that the cache must hold after a chunk."""
     if decode:
@@ -78,7 +78,7 @@ def room(f: Any, st: State, r: int, cached: int, new: int, decode: bool) -> int:
     return cached + new
 
 
-@jit
+@inline
 def continue_running(f: Any, st: State, t: int, s: int, budget: int) -> tuple[int, int]:
     """Move every running request on; returns what is left of the budget and how many gave way."""
     position, gave_way = 0, 0

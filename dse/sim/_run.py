@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from dse.cost.tally import GROUP, TallyArrays
-from dse.sim._jit import entry, jit
+from dse.sim._jit import entry, inline, jit
 from dse.sim._kv import fresh_lists, publish, release
 from dse.sim._plan import leave, plan, push_waiting
 from dse.sim._price import count, count_rank, step_seconds
@@ -116,7 +116,7 @@ def yielded(f: Any, r: int, position: int) -> int:
     return n_out
 
 
-@jit
+@inline
 def advance(f: Any, st: State, t: int, s: int, i: int, now: float) -> None:
     """Hand out the tokens of one chunk."""
     r = st.ch[t, s, i].request

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from dse.cost.tally import DRAFT, GROUP, HEAD, TOKEN, TallyArrays
-from dse.sim._jit import jit
+from dse.sim._jit import inline, jit
 from dse.sim._kv import publish, take, units_of
 from dse.sim._price import cell, computed_tokens, count, exposed, host_of, read
 from dse.sim._state import Curves, State
@@ -25,7 +25,7 @@ def first_rank(f: Any, e: int) -> int:
     return int(f.first_target + (e - f.first_replica) * f.dp)
 
 
-@jit
+@inline
 def add_gap(f: Any, st: State, seconds: float, times: int) -> None:
     """Count gaps between tokens (`totals.gap_bin`); the last bin and its edges are kept, since a
     gap is mostly like the one before.
@@ -68,7 +68,7 @@ def flush_cell(st: State, ty: TallyArrays, t: int) -> None:
     st.tg[t].lookup_sum = 0
 
 
-@jit
+@inline
 def residue_of(f: Any, st: State, r: int) -> int:
     """Context of a request modulo the block, without a division where blocks are counted."""
     computed = st.rq[r].computed
