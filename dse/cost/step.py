@@ -15,7 +15,7 @@ import numpy as np
 
 from dse.base.digest import digest
 from dse.cost.collectives import collective_model
-from dse.cost.host import exposed_seconds, host_seconds
+from dse.cost.host import exposed_seconds, host_seconds, kernels_of_prompt_step
 from dse.cost.kernels import Tier, kernel_model
 from dse.cost.lower import Program, program
 from dse.cost.stages import StageCost, StepGrid, compile_stage
@@ -72,7 +72,8 @@ class StepCost:
     """Seconds of any step of one pool's replica, from tables.
 
     `q_tokens` is what each decoding request computes per step (1, or drafted + 1). `kernels_id`
-    digests the coefficients behind the tables.
+    digests the coefficients behind the tables. The host takes `launch_s` to launch a step with
+    prompt tokens, which no CUDA graph covers.
     """
 
     grid: StepGrid
@@ -81,6 +82,7 @@ class StepCost:
     q_tokens: int
     dp: int
     kernels_id: str
+    launch_s: float = 0.0
 
     @cached_property
     def tables(self) -> StepTables:
@@ -116,6 +118,9 @@ class StepCost:
             for load in ranks
         )
         exposed = exposed_seconds(self.host, slowest, host_s)
+        if any(load.chunks for load in ranks):
+            gap = self.host.prefill_gap
+            exposed = exposed_seconds(self.host, slowest, host_s, self.launch_s, gap)
         return StepTime(slowest + exposed, total + exposed, exposed)
 
     def tokens(self, load: RankLoad) -> int:
@@ -201,7 +206,7 @@ def compile_step(
     """
     engine, layout = pool.engine, pool.layout
     if kernels is None:
-        kernels = kernel_model(pool.gpu, engine.name, tier)
+        kernels = kernel_model(pool.gpu, engine.name, tier, named=engine.kernels)
     if collectives is None:
         floor_only = tier == "roofline"
         collectives = collective_model(pool.fabric, engine.name, "floor" if floor_only else "auto")
@@ -228,6 +233,7 @@ def compile_step(
         q_tokens=q_tokens,
         dp=layout.dp,
         kernels_id=digest(ids),
+        launch_s=engine.host.eager_op_s * kernels_of_prompt_step(work_of),
     )
 
 

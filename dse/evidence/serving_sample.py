@@ -16,6 +16,7 @@ import polars as pl
 
 from dse.base.errors import UserError
 from dse.catalog import Catalog
+from dse.cost.account import prompt_floor_s
 from dse.evidence.case import Case
 from dse.evidence.inferencex import PROMPTS_PER_SLOT, Launch, launch, spread
 from dse.evidence.names import dtype_named, engine_named, gpu_named, model_named
@@ -26,7 +27,7 @@ from dse.serving.arrivals import ClosedLoop
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
 from dse.serving.legality import check
-from dse.serving.lengths import Constant, Lengths
+from dse.serving.lengths import Lengths, Uniform
 from dse.serving.workload import Workload
 from dse.space.precision import precision_of
 
@@ -35,6 +36,9 @@ __all__ = ["SLICED_BY", "read_sample", "sample_path"]
 SLICED_BY = ("gpu", "engine", "model", "class", "precision", "source")
 SAMPLE = "silicon_sample.csv"
 _DISAGREE = 1.25
+_ABOUT = (0.9, 1.1)
+_MTP_DATE = "2026-01-14"
+_SLOW = 10.0
 # The sample does not say which statistic its latencies are. TTFT of the InferenceX rows holds the
 # burst of the first prompts, as a mean does and a median does not.
 STATISTIC = "mean"
@@ -75,20 +79,37 @@ def _cleaned(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_twins(rows: pl.DataFrame) -> pl.DataFrame:
-    """Set DeepSeek rows of TensorRT-LLM aside whose twins, equal in all that is said, differ in
-    TPOT by more than a quarter: some ran with speculation that is not marked.
+    """Set rows aside that ran with MTP which is not marked.
+
+    InferenceX publishes the image 1.2.0rc6.post3, and 1.1.0rc2.post2 from 2026-01-14 on, with MTP
+    only. Of other models with draft modules, twins that are equal in all that is said and differ in
+    TPOT by more than a quarter are doubted.
     """
     twins = rows.filter((pl.col("mode") == "agg") & ~pl.col("repeats"))
     spread = twins.group_by([*_SAME, *_SHAPE]).agg(
         ratio=pl.col("silicon_tpot_ms").max() / pl.col("silicon_tpot_ms").min()
     )
+    measured = pl.col("silicon_data_source").str.extract(r"measured=(\d{4}-\d\d-\d\d)")
+    version = pl.col("backend_version").fill_null("")
+    speculated = (version == "1.2.0rc6.post3") | (
+        (version == "1.1.0rc2.post2") & (measured.fill_null("") >= _MTP_DATE)
+    )
     joined = rows.join(
         spread, on=[*_SAME, *_SHAPE], how="left", nulls_equal=True, maintain_order="left"
     )
-    deepseek = pl.col("model_path").str.contains("DeepSeek") & (pl.col("backend") == "trtllm")
-    doubted = deepseek & (pl.col("ratio") > _DISAGREE).fill_null(value=False)
-    rule = pl.when((pl.col("rule") == "") & doubted).then(pl.lit("twins disagree"))
-    return joined.with_columns(rule=rule.otherwise("rule"))
+    drafting = pl.col("model_path").str.contains("DeepSeek|Qwen3.5|GLM")
+    doubted = drafting & (pl.col("ratio") > _DISAGREE).fill_null(value=False)
+    unmarked = pl.col("model_path").str.contains("DeepSeek") & (pl.col("backend") == "trtllm")
+    rule = (
+        pl.when(pl.col("rule") != "")
+        .then("rule")
+        .when(unmarked & speculated)
+        .then(pl.lit("speculation not marked"))
+        .when(doubted)
+        .then(pl.lit("twins disagree"))
+        .otherwise(pl.lit(""))
+    )
+    return joined.with_columns(rule=rule)
 
 
 def _layout(row: Mapping[str, Any]) -> tuple[dict[str, int], str]:
@@ -148,8 +169,21 @@ def _case(row: Mapping[str, Any], catalog: Catalog) -> Case:
     if deployment is None:
         return Case(**found, reason=reason)
     labels["class"] = "MoE" if deployment.model.is_moe else "dense"
+    if not found["set_aside"] and _holds_warm_up(row, deployment):
+        found["set_aside"] = "TTFT holds a warm-up"
     workload, polls = _workload(row), launched.poll_steps
     return Case(**found, deployment=deployment, workload=workload, poll_steps=polls)
+
+
+def _holds_warm_up(row: Mapping[str, Any], deployment: Deployment) -> bool:
+    """Whether mean TTFT is a second above what the first burst takes at a tenth of the floor's
+    speed: kernels were compiled while it was measured.
+    """
+    ttft_s = row["silicon_ttft_ms"] / 1e3
+    if ttft_s < 1.0:
+        return False
+    alone_s = prompt_floor_s(deployment, deployment.pools[0], int(row["isl"]))
+    return bool(ttft_s - 1.0 > _SLOW * alone_s * int(row["concurrency"]))
 
 
 def _is_inferencex(row: Mapping[str, Any]) -> bool:
@@ -187,7 +221,9 @@ def _weights(row: Mapping[str, Any], model: Model, gpu: GPU) -> DType:
     if "gpt-oss" in row["model_path"]:
         return model.checkpoint
     stated = dtype_named(row["gemm_quant_mode"])
-    if stated is DType.FP8 and model.checkpoint is DType.FP8_BLOCK:
+    # The FP8 checkpoints that InferenceX serves of expert models are scaled by blocks of 128 × 128.
+    by_block = model.checkpoint is DType.FP8_BLOCK or (model.is_moe and _is_inferencex(row))
+    if stated is DType.FP8 and by_block:
         return DType.FP8_BLOCK
     return stated or DType.BF16
 
@@ -202,7 +238,7 @@ def _kv(row: Mapping[str, Any]) -> DType:
 
 
 def _workload(row: Mapping[str, Any]) -> Workload:
-    as_drawn = spread if _is_inferencex(row) else _constant
+    as_drawn = spread if _is_inferencex(row) else _about
     return Workload(
         arrivals=ClosedLoop(concurrency=int(row["concurrency"])),
         n_requests=PROMPTS_PER_SLOT * int(row["concurrency"]),
@@ -211,5 +247,11 @@ def _workload(row: Mapping[str, Any]) -> Workload:
     )
 
 
-def _constant(nominal: int) -> Lengths:
-    return Constant(n_tokens=nominal)
+def _about(nominal: int) -> Lengths:
+    """Lengths of a client that asks for equal ones: near enough, but never in step.
+
+    Equal to the token, the requests of a closed loop would end together for ever, which no server
+    was seen to do.
+    """
+    low, high = (max(1, round(nominal * factor)) for factor in _ABOUT)
+    return Uniform(low_tokens=low, high_tokens=high)

@@ -39,7 +39,8 @@ class Curve:
     by a request) on `CONTEXT`. `pool_bytes` is what live contexts fill on a lane when it is short,
     the share `pool_use` of the pool; `lanes` how many there are on `n_gpus` GPUs. `host_step_s`,
     `host_request_s` and `host_token_s` are hidden behind the GPU if `host_overlapped`; `mixed_s` is
-    added to a step that holds prompt tokens.
+    added to a step that holds prompt tokens, which takes longer by the
+    share `prefill_gap`, and `eager_s` at least.
     """
 
     token_s: Array
@@ -56,6 +57,8 @@ class Curve:
     arrival_s: Value
     mixed_s: Value
     launch_s: Value
+    eager_s: Value
+    prefill_gap: Value
     pool_bytes: Value
     pool_use: Value
     lanes: Value
@@ -102,6 +105,8 @@ def curve_of(
         arrival_s=cost.host.arrival_s,
         mixed_s=constants.prefill_layer_s * layers if constants else 0.0,
         launch_s=float(np.sum(cost.tables.stage_count * cost.tables.prefill_z[:, 0, 0])),
+        eager_s=cost.launch_s,
+        prefill_gap=cost.host.prefill_gap,
         pool_use=use,
         pool_bytes=max(use * memory.kv_pool_bytes, 0.0) / layout.pp,
         lanes=float(pool.n_replicas * layout.dp * layout.pp),
@@ -143,6 +148,8 @@ def _step_cost(deployment: Deployment, pool: Pool, constants: Constants | None) 
         overlapped=False,
         graph_batch_multiple=1,
         launch_overlap=0.0,
+        eager_op_s=0.0,
+        prefill_gap=0.0,
     )
     pool = replace(pool, engine=replace(pool.engine, host=host))
     return compile_step(

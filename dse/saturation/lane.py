@@ -107,7 +107,8 @@ class Lane:
         everyone = decodes * self.group_lanes + group_tokens
         gpu_s = self._gpu_s(n_decode, decodes + prompt_tokens, decodes + prompts, everyone)
         gpu_s = gpu_s + prompts * self.prompt_attention_s + self._of("launch_s")
-        gpu_s = gpu_s + self._of("mixed_s")
+        gpu_s = (gpu_s + self._of("mixed_s")) * (1.0 + self._of("prefill_gap"))
+        gpu_s = np.maximum(gpu_s, self._of("eager_s"))
         host_s = prompt_tokens * self._of("host_token_s")
         return self._with_host(gpu_s, n_decode + np.maximum(prompts, 1.0), host_s)
 

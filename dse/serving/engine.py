@@ -45,7 +45,9 @@ class EngineHost:
     TTFT (API and tokeniser). `overlapped` means asynchronous scheduling: the host works on the next
     step while the GPU runs this one, and only the excess shows. `eager_op_s` is what the host needs
     to launch one kernel of a step that no CUDA graph covers, one with prompt tokens: such a step
-    takes at least that for each of its kernels.
+    takes at least that for each of its kernels. `prefill_gap` is by what share a step with prompt
+    tokens takes longer than its kernels, measured end to end: gaps between eager launches, and
+    kernels that no account lists (gather, scatter, metadata).
     """
 
     step_s: Seconds
@@ -56,6 +58,7 @@ class EngineHost:
     graph_batch_multiple: int = 8
     launch_overlap: Fraction = 0.0
     eager_op_s: Seconds = 0.0
+    prefill_gap: Fraction = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +90,9 @@ class EngineRules:
 class Engine:
     """An engine with its settings. `exchange` is the expert exchange backend under attention DP:
     `deepep` (all-to-all of routed tokens), `all_gather` (all-gather and reduce-scatter of all
-    tokens), TEP always uses all-reduce. `kernels` maps an
-    op family (`moe`), or a number format of it (`gemm/fp8`), to the implementation that runs it, or
-    to the engine whose measurements stand for it.
+    tokens), TEP always uses all-reduce. `kernels` maps an op
+    family (`moe`), or a number format of it (`gemm/fp8`), to the implementation that runs it, or to
+    the engine whose measurements stand for it.
     """
 
     name: str = field(compare=False)
