@@ -99,7 +99,7 @@ def _bounds(study: Study, judged: Judged, evaluator: Evaluator) -> tuple[Bound, 
         tier=evaluator.tier,
         slo=study.slo,
     )
-    return (hardware, engine.bound())
+    return (hardware, *engine.bounds())
 
 
 def _feasible(study: Study) -> pl.Expr | None:

@@ -100,7 +100,8 @@ class _Open:
             loose = leads & (self.rung < self.last_rung)
             if not loose.any():
                 return self.survivors[self.places[self._spread(np.flatnonzero(leads))]]
-            self._climb(self._hopeful(loose), self.last_rung)
+            level = int(self.rung[loose].min())
+            self._climb(self._hopeful(loose, level), level + 1)
             self.drop()
         return self.survivors.clear()
 
@@ -147,12 +148,12 @@ class _Open:
         hopeless[rows] = found["hopeless"].fill_null(value=False).to_numpy()
         self._record(hopeless, None)
 
-    def _hopeful(self, loose: Flags) -> Places:
-        """Loose leaders, filled up with the loose points that promise most."""
+    def _hopeful(self, loose: Flags, level: int) -> Places:
+        """Loose leaders on rung `level`, filled up with those there that promise most."""
         size = max(_CLIMB, self.n_left // _CLIMB_SHARE)
         value = promise(self.members, self.vectors)
-        value[self.rung == self.last_rung] = -np.inf
         value[loose] = np.inf
+        value[self.rung != level] = -np.inf
         best = np.argsort(-value, kind="stable")[:size]
         return np.sort(best[value[best] > -np.inf])
 

@@ -36,7 +36,7 @@ from dse.sim import RunSpec, compile_run
 
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
-RUNG = "engine"
+WORK_RUNG, RUNG = "work", "engine"
 METRICS = (
     "output_tok_per_s_per_gpu",
     "total_tok_per_s_per_gpu",
@@ -52,8 +52,8 @@ METRICS = (
 _SCHEMA = pl.Schema(
     [("point", pl.UInt64), ("replicate", pl.Int32), *((name, pl.Float64) for name in METRICS)]
 )
-# Beyond so many requests a schedule takes longer to lay out than it saves.
-MOST_REQUESTS = 20_000
+# Beyond so many requests × ranks a schedule takes longer to lay out than it saves.
+MOST_CELLS = 30_000
 # Cells of schedules and numbers of requests that are kept at hand.
 _KEPT_CELLS, _KEPT_REQUESTS = 4_000_000, 2_000_000
 # Attainment is read from a sketch of latencies, whose codes are rounded by half of 0.034%.
@@ -78,23 +78,35 @@ class EngineBound:
     _offered: dict[Key, Offered | None] = field(default_factory=dict, init=False)
     _schedules: dict[Key, Schedule | None] = field(default_factory=dict, init=False)
 
-    def bound(self) -> Bound:
-        """This as a rung of a question."""
-        return Bound(rung=RUNG, of=self)
+    def bounds(self) -> tuple[Bound, Bound]:
+        """Two rungs of a question: by conservation of work, then with the schedule laid out."""
+        return Bound(rung=WORK_RUNG, of=self._by_work), Bound(rung=RUNG, of=self)
 
     def __call__(self, points: pl.DataFrame) -> pl.DataFrame:
         """`point`, `replicate` and `METRICS`; null where nothing is proved."""
-        rows = [found for row in points.iter_rows(named=True) for found in self._rows(row)]
+        return self._frame(points, is_laid_out=True)
+
+    def _by_work(self, points: pl.DataFrame) -> pl.DataFrame:
+        return self._frame(points, is_laid_out=False)
+
+    def _frame(self, points: pl.DataFrame, *, is_laid_out: bool) -> pl.DataFrame:
+        rows = [
+            found
+            for row in points.iter_rows(named=True)
+            for found in self._rows(row, is_laid_out=is_laid_out)
+        ]
         return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
-    def _rows(self, row: Row) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, row: Row, *, is_laid_out: bool) -> Iterator[tuple[Any, ...]]:
         spec = self._spec(row["structure"])
         workload = self.workload_of(row)
         for replicate in range(self.replicates):
             offered = self._asked((workload, replicate))
             found = None
-            if spec is not None and offered is not None:
+            if spec is not None and offered is not None and is_laid_out:
                 found = self._metrics(spec, offered, (workload, replicate))
+            elif spec is not None and offered is not None:
+                found = optimistic(spec, offered, self.slo, _nothing)
             yield row["point"], replicate, *(found.get(n) if found else None for n in METRICS)
 
     def _metrics(self, spec: RunSpec, offered: Offered, key: Key) -> dict[str, float] | None:
@@ -218,7 +230,7 @@ def _exact(
     """The latencies of the schedule, where it does not depend on times."""
     terms = terms_of(spec, offered.concurrency, is_plain=offered.is_plain)
     has_prefix = bool((offered.new < offered.isl).any())
-    if terms is None or has_prefix or not offered.means_cover_all or offered.n > MOST_REQUESTS:
+    if terms is None or has_prefix or not offered.means_cover_all or _is_long(spec, offered):
         return None
     pool, longest = spec.pools[0], int((offered.isl + offered.osl).max())
     for missed in likely_missed(pool, offered):
@@ -227,6 +239,14 @@ def _exact(
         if priced is not None:
             return priced
     return None
+
+
+def _is_long(spec: RunSpec, offered: Offered) -> bool:
+    return offered.n * spec.pools[0].dp > MOST_CELLS
+
+
+def _nothing(offered: Offered, terms: Terms) -> None:
+    """No schedule is laid out."""
 
 
 def _of_latencies(spec: RunSpec, offered: Offered, found: Latencies, slo: SLO) -> dict[str, float]:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.cost.step import GRAPH_MAX_SEQS, RankLoad
+from dse.cost.step import GRAPH_MAX_SEQS, RankLoad, StepCost
+from dse.search.dominance import Flags
 from dse.search.envelope import Array
 from dse.search.offered import Offered
 from dse.search.schedule import Schedule, Terms
@@ -141,12 +142,17 @@ def row_seconds(found: Schedule, pool: PoolSpec) -> Array:
         axis=1,
     )
     whole = (fixed * found.length[:, None] + summed).max(axis=1) + group * found.length
-    hosts: Array = host * found.length
-    if cost.host.overlapped:
-        longest: Array = np.maximum(whole, hosts)
-        return longest
-    total: Array = whole + hosts
-    return total
+    return whole + _exposed(cost, whole, host * found.length, found.new.sum(axis=1) > 0.0)
+
+
+def _exposed(cost: StepCost, gpu_s: Array, host_s: Array, prefills: Flags) -> Array:
+    """What the host adds (as `dse.cost.host.exposed_seconds`)."""
+    idle_s = np.where(prefills, cost.host.prefill_gap, 0.0) * gpu_s
+    launch_s = np.where(prefills, cost.launch_s, 0.0)
+    own_s = host_s if cost.host.overlapped else 0.0 * host_s
+    excess = np.maximum(0.0, own_s + launch_s - gpu_s - idle_s)
+    exposed: Array = idle_s + excess + (host_s - own_s)
+    return exposed
 
 
 def padded(n: Array, multiple: int) -> Array:

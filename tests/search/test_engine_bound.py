@@ -170,7 +170,13 @@ def test_a_closed_loop_with_room_for_all_is_bounded_tightly(
     model, layout, concurrency, isl, osl, budget, seats, overlapped, scheduler
 ):
     host = EngineHost(
-        step_s=1e-5, request_s=1e-7, prefill_token_s=1e-9, arrival_s=0.0, overlapped=overlapped
+        step_s=1e-5,
+        request_s=1e-7,
+        prefill_token_s=1e-9,
+        arrival_s=0.0,
+        overlapped=overlapped,
+        eager_op_s=1e-6,
+        prefill_gap=0.2,
     )
     engine = worlds.engine(
         host=host,
