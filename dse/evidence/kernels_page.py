@@ -86,7 +86,9 @@ def page(catalog: Catalog, infersim: Path | None = None) -> str:
         rows = validate_kernels(which, tier="cross", hold_out=held, known=known)
         main = [each for each in rows if not each.fallback]
         apart = [each for each in rows if each.fallback]
+        wider = [each for each in main if "fp4" not in each.variant]
         parts += [f"## Cross tier: {title}\n", family_table(main), gpu_table(main)]
+        parts += ["Without FP4 formats:\n", family_table(wider)]
         parts += ["Fallback kernels (below 0.15 of the roofline where busy), scored apart:\n"]
         parts += [family_table(apart)]
     if infersim is not None:
