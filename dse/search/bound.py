@@ -19,7 +19,7 @@ from dse.search.question import Answer, Evaluate, Question
 
 METHOD = "bound"
 # Points that climb to a tighter rung at a time: enough for columns to pay, few enough to stay lazy.
-_CLIMB = 256
+_CLIMB, _LAST_CLIMB = 256, 16
 _CLIMB_SHARE = 20
 
 
@@ -93,15 +93,16 @@ class _Open:
     def next_round(self) -> pl.DataFrame:
         """The survivors to simulate next: undominated vectors of the last rung, at most a round.
 
-        Vectors come up by climbing: whoever leads with a loose bound gets the tight one first.
+        A leader with its tightest vector must be simulated, as no other's result can beat it; the
+        sooner it is, the fewer loose ones climb. Where no leader is that tight, the tightest climb.
         """
         while self.n_left:
             leads = lowest(self.vectors)
-            loose = leads & (self.rung < self.last_rung)
-            if not loose.any():
-                return self.survivors[self.places[self._spread(np.flatnonzero(leads))]]
-            level = int(self.rung[loose].min())
-            self._climb(self._hopeful(loose, level), level + 1)
+            tight = leads & (self.rung == self.last_rung)
+            if tight.any():
+                return self.survivors[self.places[self._spread(np.flatnonzero(tight))]]
+            level = int(self.rung[leads].max())
+            self._climb(self._hopeful(leads, level), level + 1)
             self.drop()
         return self.survivors.clear()
 
@@ -148,11 +149,12 @@ class _Open:
         hopeless[rows] = found["hopeless"].fill_null(value=False).to_numpy()
         self._record(hopeless, None)
 
-    def _hopeful(self, loose: Flags, level: int) -> Places:
-        """Loose leaders on rung `level`, filled up with those there that promise most."""
-        size = max(_CLIMB, self.n_left // _CLIMB_SHARE)
+    def _hopeful(self, leads: Flags, level: int) -> Places:
+        """Leaders on rung `level`, filled up with those there that promise most."""
+        is_last = level + 1 == self.last_rung
+        size = _LAST_CLIMB if is_last else max(_CLIMB, self.n_left // _CLIMB_SHARE)
         value = promise(self.members, self.vectors)
-        value[loose] = np.inf
+        value[leads] = np.inf
         value[self.rung != level] = -np.inf
         best = np.argsort(-value, kind="stable")[:size]
         return np.sort(best[value[best] > -np.inf])

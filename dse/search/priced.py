@@ -142,7 +142,9 @@ def row_seconds(found: Schedule, pool: PoolSpec) -> Array:
         axis=1,
     )
     whole = (fixed * found.length[:, None] + summed).max(axis=1) + group * found.length
-    return whole + _exposed(cost, whole, host * found.length, found.new.sum(axis=1) > 0.0)
+    exposed = _exposed(cost, whole, host * found.length, found.new.sum(axis=1) > 0.0)
+    total: Array = whole + exposed
+    return total
 
 
 def _exposed(cost: StepCost, gpu_s: Array, host_s: Array, prefills: Flags) -> Array:
