@@ -130,8 +130,8 @@ def dtype_named(text: str | None) -> DType | None:
 
 
 def _engine_text(name: str) -> str:
-    folded = name.lower().replace("-", "").replace("_", "")
-    return folded.replace("tensorrtllm", "trtllm").replace("tensorrt", "trtllm")
+    folded = name.lower().replace("-", "").replace("_", "").replace("tensorrt", "trt")
+    return folded if "trtllm" in folded else folded.replace("trt", "trtllm")
 
 
 def _version(text: str) -> tuple[int, ...]:

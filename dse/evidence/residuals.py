@@ -1,0 +1,278 @@
+"""The residual-calibration study: what measured ÷ floor is normal, and what threshold follows.
+
+``python -m dse.evidence.residuals docs/residuals.md ROWS.csv`` diagnoses every fully specified
+decode row of a file and the clean rows of the serving sample, compares with the simulator whether a
+row is slower than its engine should be, and writes the page, its figure and the thresholds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from dse.evidence.case import Case
+from dse.evidence.serving_sample import read_sample
+from dse.evidence.triage_rows import diagnoses
+from dse.evidence.validate_file import read_cases
+
+__all__ = ["rates", "study"]
+
+SLOW: Final = 1.25  # measured ÷ simulated above which a row is slower than its engine should be
+FALSE_ALARMS: Final = 0.10
+PRACTICE: Final = 1.3
+
+
+def study(cases: Sequence[Case], predicted: pl.DataFrame) -> pl.DataFrame:
+    """One row a diagnosed case: labels, `residual`, `mbu`, `regime` and `slow` (None where the
+    simulator does not predict it). `predicted` is in the order of `cases`.
+    """
+    found = pl.DataFrame(list(diagnoses(list(cases))), infer_schema_length=None)
+    labels = pl.DataFrame(
+        [
+            {
+                "gpu": each.labels.get("gpu", ""),
+                "engine": each.labels.get("engine", ""),
+                "model": each.labels.get("model", ""),
+                "class": each.labels.get("class", ""),
+                "source": each.labels.get("source", ""),
+                "aside": each.set_aside,
+            }
+            for each in cases
+        ],
+        infer_schema_length=None,
+    )
+    simulated = predicted.select(
+        ratio=pl.col("measured_tpot_s") / pl.col("pred_tpot_s"),
+    )
+    rows = pl.concat([found, labels, simulated], how="horizontal")
+    return rows.filter((pl.col("verdict") != "") & (pl.col("aside") == "")).with_columns(
+        regime=pl.concat_str(
+            "class",
+            pl.when(pl.col("n_requests") <= 16).then(pl.lit(" ≤ 16")).otherwise(pl.lit(" > 16")),
+        ),
+        slow=pl.col("ratio") > SLOW,
+    )
+
+
+def rates(rows: pl.DataFrame, threshold: float) -> tuple[float, float]:
+    """(False alarms, misses) of a threshold on the residual: the share of rows as fast as their
+    engine that are above it, and of slow ones below it.
+    """
+    known = rows.drop_nulls("slow")
+    above = pl.col("residual") > threshold
+    normal, slow = known.filter(~pl.col("slow")), known.filter("slow")
+    false = normal.select(above.mean()).item() if normal.height else float("nan")
+    missed = slow.select((~above).mean()).item() if slow.height else float("nan")
+    return float(false), float(missed)
+
+
+def threshold_of(rows: pl.DataFrame) -> float:
+    """The residual that one in ten rows as fast as their engine exceed."""
+    normal = rows.drop_nulls("slow").filter(~pl.col("slow"))["residual"]
+    return float(normal.quantile(1.0 - FALSE_ALARMS) or PRACTICE)
+
+
+def page(rows: pl.DataFrame, figure: str) -> str:
+    """The study as Markdown."""
+    chosen = threshold_of(rows)
+    lines = [
+        _HEAD,
+        f"![Share of rows below a residual]({figure})\n",
+        "| rows | n | 10% | median | 90% | above 1.3 | MBU median |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+        _line("all", rows),
+    ]
+    for label in ("regime", "engine", "gpu"):
+        for value in sorted(rows[label].unique().to_list()):
+            part = rows.filter(pl.col(label) == value)
+            if part.height >= 10:
+                lines.append(_line(value, part))
+    lines += ["", "## The threshold\n", _THRESHOLD.format(slow=SLOW)]
+    lines += ["| threshold | false alarms | misses |", "|---:|---:|---:|"]
+    for value in sorted({PRACTICE, 2.0, 2.5, 3.0, 4.0, round(chosen, 2)}):
+        false, missed = rates(rows, value)
+        lines.append(f"| {value:g} | {false:.0%} | {missed:.0%} |")
+    lines += ["", "By regime, each with the residual that one in ten normal rows exceed:\n"]
+    lines += ["| regime | n | threshold | misses |", "|---|---:|---:|---:|"]
+    for value in sorted(rows["regime"].unique().to_list()):
+        part = rows.filter(pl.col("regime") == value)
+        own = threshold_of(part)
+        lines.append(f"| {value} | {part.height} | {own:.2f} | {rates(part, own)[1]:.0%} |")
+    lines += ["", _below(rows)]
+    return "\n".join(lines)
+
+
+def figure(rows: pl.DataFrame) -> str:
+    """Cumulative shares of the residual by regime, as SVG."""
+    width, height, left, top = 640, 360, 50, 20
+    low, high = 1.0, 12.0
+    colours = ("#0072b2", "#56b4e9", "#d55e00", "#e69f00")
+
+    def at(x: float, y: float) -> str:
+        across = np.log(min(max(x, low), high) / low) / np.log(high / low)
+        return f"{left + across * (width - left - 20):.1f},{height - 40 - y * (height - 60):.1f}"
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+    for x in (1.0, 1.3, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0):
+        a, b = at(x, 0.0), at(x, 1.0)
+        (x0, y0), (x1, y1) = a.split(","), b.split(",")
+        parts.append(f'<line x1="{x0}" y1="{y0}" x2="{x1}" y2="{y1}" stroke="#ddd"/>')
+        parts.append(f'<text x="{x0}" y="{height - 22}" text-anchor="middle">{x:g}</text>')
+    for i, value in enumerate(sorted(rows["regime"].unique().to_list())):
+        ordered = np.sort(rows.filter(pl.col("regime") == value)["residual"].to_numpy())
+        share = np.arange(1, len(ordered) + 1) / len(ordered)
+        kept = np.linspace(0, len(ordered) - 1, min(len(ordered), 120)).astype(int)
+        points = " ".join(at(float(ordered[j]), float(share[j])) for j in kept)
+        colour = colours[i % len(colours)]
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
+        )
+        parts.append(
+            f'<text x="{left + 8}" y="{top + 16 * (i + 1)}" fill="{colour}">{value}</text>'
+        )
+    parts.append(
+        f'<text x="{width // 2}" y="{height - 5}" text-anchor="middle">measured ÷ floor</text>'
+    )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def thresholds_yaml(rows: pl.DataFrame, prefill_mfu: tuple[float, float], n_prefill: int) -> str:
+    """The file that `dse triage` reads."""
+    chosen = threshold_of(rows)
+    false, missed = rates(rows, round(chosen, 1))
+    normal = rows.drop_nulls("slow").filter(~pl.col("slow"))["mbu"]
+    good, poor = normal.quantile(0.75) or 0.0, normal.quantile(0.25) or 0.0
+    return (
+        "# Where a residual stops being normal: docs/residuals.md, by python -m "
+        "dse.evidence.residuals.\n"
+        f"escalate: {chosen:.1f}\n"
+        f"decode_mbu_good: {good:.2f}\ndecode_mbu_poor: {poor:.2f}\n"
+        f"prefill_mfu_good: {prefill_mfu[1]:.2f}\nprefill_mfu_poor: {prefill_mfu[0]:.2f}\n"
+        f'source: "{rows.height} measured decode rows and {n_prefill} prompts: false alarms '
+        f"{false:.0%}, misses {missed:.0%}; bands are quartiles of rows as fast as their engine; "
+        'docs/residuals.md"\n'
+    )
+
+
+def _line(name: str, rows: pl.DataFrame) -> str:
+    low, middle, high = (rows["residual"].quantile(q) for q in (0.1, 0.5, 0.9))
+    above = float(rows.select((pl.col("residual") > PRACTICE).mean()).item())
+    mbu = float(rows.select(pl.col("mbu").median()).item())
+    return (
+        f"| {name} | {rows.height} | {low:.2f} | {middle:.2f} | {high:.2f} | {above:.0%} | "
+        f"{mbu:.0%} |"
+    )
+
+
+def _below(rows: pl.DataFrame) -> str:
+    below = rows.filter(pl.col("verdict") == "below_floor")
+    lines = [
+        "## Measured below the floor\n",
+        f"{below.height} of {rows.height} rows. Each names a fact that is wrong:\n",
+        "| source | model | GPU | engine | requests | measured ÷ floor |",
+        "|---|---|---|---|---:|---:|",
+    ]
+    lines += [
+        f"| {row['source']} | {row['model']} | {row['gpu']} | {row['engine']} | "
+        f"{row['n_requests']:.0f} | {row['residual']:.2f} |"
+        for row in below.sort("residual").iter_rows(named=True)
+    ]
+    return "\n".join([*lines, "", _WRONG])
+
+
+_HEAD: Final = """# Residuals: what measured ÷ floor is normal
+
+Generated by `python -m dse.evidence.residuals docs/residuals.md ROWS.csv`. A residual is a measured
+decode step (TPOT, or E2E over the answer of a static batch) over `t_opt`, the larger of its HBM,
+arithmetic and network floors at the batch that really decoded (Floor First, arXiv:2607.05876).
+Floor First opens a profiler above 1.3 and calls that uncalibrated. Here it is calibrated, on graded
+rows with all settings known and on the clean rows of the silicon database's serving sample.
+"""
+_THRESHOLD: Final = """A row is *slow* if it took more than {slow} times what the simulator
+predicts: kernels of that GPU as measured, the engine's host and launches. A false alarm is a row
+as fast as its engine above the threshold, a miss a slow one below it. The practice value fires on
+nearly every real server: launches, small batches and exposed all-reduces put a healthy step well
+above its floor. The shipped threshold is the residual that one in ten healthy rows exceed.
+"""
+_WRONG: Final = """Rows below the floor come from one cause each: speculation that the row does not
+mark (a step then yields several tokens), or a batch smaller than the stated concurrency because the
+server capped it and the rest queued (TTFT of tens of seconds beside a short TPOT). Neither is a
+fact of the catalog.
+
+## What the largest residuals against the simulator are
+
+| rows | predicted ÷ measured | cause |
+|---|---|---|
+| DeepSeek-R1 on H200, vLLM 0.7, SGLang 0.4, TensorRT-LLM 0.17 | 0.3–0.5 | engines older than any \
+profile: MLA without absorbed kernels or graphs |
+| DeepSeek-R1 on MI300X and MI325X, SGLang | 0.6 | no kernel tables of CDNA 3; its FP8 block \
+experts reach half of what the cross tier takes from NVIDIA parts; MI355X is within 10% |
+| Llama on MI300X, static batch of 64 and 128 | 0.7 | the same for FP8 GEMM; small batches are \
+within 10% |
+| Mistral-7B and Falcon-180B, TensorRT-LLM 0.8 and 0.9 | 1.4–2.0 (throughput) | its decode \
+attention re-reads KV for each query head where no grouped kernel exists (groups of 4 and 29) |
+| DeepSeek-R1 on B300, SGLang 0.5.10, 8k prompts | 0.3–0.6 | TTFT of seconds for prompts of 0.2 s: \
+kernels compiled or tuned while serving; B200 with the same launch is within 10% |
+| Qwen3-32B on H100, SGLang 0.5.1 | 1.3–1.7 | measured TTFT of seconds at 64 requests: admission \
+held back by KV reserve, which the profile does not model |
+| Llama-3.1-8B FP8 on H200, vLLM 0.12 | 2–3.6 | TTFT and TPOT do not grow with the prompt: cached \
+prompts |
+"""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write page, figure and, where asked (`--thresholds=FILE`), the thresholds."""
+    paths = [Path(each) for each in arguments if not each.startswith("--")]
+    options: dict[str, Any] = dict(
+        each[2:].split("=", 1) for each in arguments if each.startswith("--")
+    )
+    rows, n_prefill, bands = _collect(paths[1], options.get("cache"))
+    drawn = paths[0].with_suffix(".svg")
+    drawn.write_text(figure(rows), "utf-8")
+    paths[0].write_text(page(rows, drawn.name), "utf-8")
+    if "thresholds" in options:
+        Path(options["thresholds"]).write_text(thresholds_yaml(rows, bands, n_prefill), "utf-8")
+
+
+def _collect(path: Path, cache: str | None) -> tuple[pl.DataFrame, int, tuple[float, float]]:
+    from dse.evidence.accuracy_page import predicted
+
+    _, graded = read_cases(path)
+    folder = Path(cache) if cache else None
+    known = predicted(graded, folder and folder / "rows.parquet")
+    fully = [i for i, case in enumerate(graded) if case.labels.get("grade") == "A"]
+    sampled = read_sample()
+    sample = predicted(sampled, folder and folder / "sample.parquet")
+    found = pl.concat(
+        [study([graded[i] for i in fully], known[fully]), study(sampled, sample)],
+        how="diagonal_relaxed",
+    )
+    mfu = [value for i in fully for value in _prefill_mfu(graded[i])]
+    low, high = np.quantile(mfu, (0.25, 0.75)) if mfu else (0.25, 0.5)
+    return found, len(mfu), (float(low), float(high))
+
+
+def _prefill_mfu(case: Case) -> list[float]:
+    """MFU of a prompt measured alone: TTFT of a static batch of one."""
+    from dse.evidence.floors import step_asked
+    from dse.evidence.triage import triage
+
+    alone = case.labels.get("mode") == "static" and case.labels.get("concurrency") == "1"
+    if case.deployment is None or not alone or "ttft_s" not in case.measured:
+        return []
+    tokens = step_asked(case).isl_tokens
+    found = triage(case.deployment, case.measured["ttft_s"], phase="prefill", context_tokens=tokens)
+    return [found.mfu]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
