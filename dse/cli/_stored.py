@@ -18,12 +18,12 @@ def stored_verdict(store: Path, point: str) -> dict[str, Any]:
     if wanted != point.lower() or not wanted:
         raise UserError(f"{point!r} is no point_id", "ids are hexadecimal; `dse query` lists them")
     known = Store.open(store)
-    killed = known.query(
-        f"SELECT * FROM near_miss WHERE starts_with(point_id, '{wanted}') ORDER BY margin"
-    )
-    if killed.height:
+    # Of the last run of each study: another SLO gave the same point another verdict.
+    its = f"WHERE starts_with(point_id, '{wanted}')"
+    answered = known.query(f"SELECT * FROM answered {its} ORDER BY feasible DESC")
+    killed = known.query(f"SELECT * FROM near_misses {its} ORDER BY margin")
+    if killed.height and not (answered.height and answered["feasible"][0]):
         return _missed(killed.row(0, named=True))
-    answered = known.query(f"SELECT * FROM answered WHERE starts_with(point_id, '{wanted}')")
     if not answered.height:
         raise UserError(f"{store} knows no point {point!r}", "see `dse query 'FROM near_misses'`")
     return _answered(answered.row(0, named=True))

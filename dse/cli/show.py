@@ -33,9 +33,10 @@ def show(
     from dse.store import Store
     from dse.study import load_study
 
+    asked = load_study(study, scenario=scenario, set_=set_)
     where = store or store_path(study)
     if not where.exists():
         raise StoreError(f"{where} does not exist", f"dse run {study}")
     with Store.open(where) as opened:
-        ran = stored(load_study(study, scenario=scenario, set_=set_), opened)
+        ran = stored(asked, opened)
     return tell(ran, report_folder(study) / "index.html", json=json)

@@ -1,6 +1,7 @@
 """`dse walls`, `dse explain` and the flags that all commands share."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import polars as pl
@@ -98,7 +99,11 @@ def test_explain_a_stored_point(capsys, tmp_path):
         "run_id": "r", "point_id": "abc123", "killed_by": "tpot_floor", "demand": 0.06,
         "limit": 0.04, "unit": "s", "margin": 0.5, "nearest_feasible": "kv=fp8 or gpus=16 (TP16)",
     }  # fmt: skip
+    study = {"study_id": "s", "name": "s", "question": "?", "path": "s.yaml", "text": ""}
+    run_of = {"run_id": "r", "study_id": "s", "started_at": datetime(2026, 1, 1), "status": "done"}
     with Store.open(path) as store:
+        store.replace(pl.DataFrame([study]), "study")
+        store.replace(pl.DataFrame([run_of]), "run")
         store.replace(pl.DataFrame([row]), "near_miss")
     found = document(capsys, "explain", "abc", "--store", path)
     assert (found["status"], found["killed_by"], found["margin"]) == ("killed", "tpot_floor", 0.5)
