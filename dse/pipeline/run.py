@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import resource
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import polars as pl
 
+from dse.base.errors import StoreError
 from dse.pipeline.answering import answer_study
 from dse.pipeline.judged import judge_space
 from dse.pipeline.origin import provenance
@@ -86,25 +87,8 @@ def run(
     run_id = uuid4().hex
     origin = provenance(study, command)
     begun = _record(study, run_id, started, origin)
-    if record:
-        store.replace(_study_row(study), "study")
-        store.replace(pl.DataFrame([begun | {"status": "running"}]), "run")
-    judged = judge_space(study)
-    if means.watch.judged is not None:
-        means.watch.judged(judged.n_candidates, judged.survivors.height)
-    seconds = _predicted_s(study, judged.survivors)
-    opened = open_pool(means.workers, address=means.ray, predicted_s=seconds)
-    with nullcontext(means.pool) if means.pool is not None else opened as pool:
-        outcome, found = answer_study(
-            study,
-            judged,
-            store=store,
-            pool=pool,
-            on_round=means.watch.round,
-            told=means.watch.done,
-            retry=means.retry,
-            provenance=origin,
-        )
+    with _begun(store, study, begun) if record else nullcontext():
+        outcome, found = _answered(study, store, means, origin)
     ran = Ran(
         outcome=outcome,
         answer=found,
@@ -118,6 +102,42 @@ def run(
     if record:
         _remember(store, ran, begun)
     return ran
+
+
+def _answered(
+    study: Study, store: Store, means: Means, origin: dict[str, Any]
+) -> tuple[Outcome, Answer]:
+    judged = judge_space(study)
+    if means.watch.judged is not None:
+        means.watch.judged(judged.n_candidates, judged.survivors.height)
+    seconds = _predicted_s(study, judged.survivors)
+    opened = open_pool(means.workers, address=means.ray, predicted_s=seconds)
+    with nullcontext(means.pool) if means.pool is not None else opened as pool:
+        return answer_study(
+            study,
+            judged,
+            store=store,
+            pool=pool,
+            on_round=means.watch.round,
+            told=means.watch.done,
+            retry=means.retry,
+            provenance=origin,
+        )
+
+
+@contextmanager
+def _begun(store: Store, study: Study, begun: dict[str, Any]) -> Iterator[None]:
+    """Record that a run is under way, and how it ended if that is not with an answer."""
+    store.replace(_study_row(study), "study")
+    store.replace(pl.DataFrame([begun | {"status": "running"}]), "run")
+    try:
+        yield
+    except StoreError:
+        raise  # nothing can be recorded
+    except BaseException as error:
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        store.replace(pl.DataFrame([begun | {"status": status}]), "run")
+        raise
 
 
 def _predicted_s(study: Study, survivors: pl.DataFrame) -> float:

@@ -38,6 +38,7 @@ def test_an_interrupted_run_keeps_its_results_and_is_resumed(fresh, monkeypatch)
     assert error["remedy"].startswith("resume with: dse")
     assert not (fresh.folder / "reports").exists()
     assert Store.open(fresh.store).query("FROM result").height == 1
+    assert Store.open(fresh.store).query("FROM run")["status"].to_list() == ["interrupted"]
     again = fresh.run(*EVERY, "--json").document()
     assert (again["n_reused"], again["n_simulated"]) == (1, 15)
 
