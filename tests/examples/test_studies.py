@@ -23,6 +23,17 @@ BUDGETS = {
         "space.precision.kv=fp8",
         "workload.requests=1 x concurrency",
     ),
+    "chat_8b": (
+        "space.n_gpus=1",
+        "space.precision.weights=fp8",
+        "workload.requests=40",
+        "slo.attainment=0.8",
+    ),
+    "long_context_moe": (
+        "space.layout={tp: 8, dp: [1, 4], ep: auto}",
+        "space.batch=[4]",
+        "workload.requests=1 x concurrency",
+    ),
     "procurement_70b": ("space.layout.tp=[4]", "workload.requests=40", "slo.attainment=0.9"),
 }
 COUNTED = ("question", "n_candidates", "illegal", "screened")
