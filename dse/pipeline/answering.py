@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from dse.base.errors import StudyError
-from dse.pipeline.asking import PRICE, Viewed, ceilings, question, views
+from dse.pipeline.asking import PRICE, Viewed, ceilings, mean_share, question, views
 from dse.pipeline.details import details
 from dse.pipeline.judged import Judged
 from dse.pipeline.misses import near_misses
@@ -85,6 +85,7 @@ def _evaluate(study: Study, judged: Judged, evaluator: Evaluator) -> Evaluate:
         attainment=study.slo.attainment,
         ceiling=partial(ceilings, study, judged),
         guess=partial(likely_rates, study, evaluator.deployments),
+        mean_share=mean_share(study),
     )
 
 

@@ -15,9 +15,10 @@ from dse.search import Bound, Evaluate, Question, Round
 from dse.search.engine_bound import EngineBound
 from dse.space.where import Where
 from dse.study import Study
+from dse.study.grammar import UniformLengths
 from dse.walls.judge import optimistic
 
-__all__ = ["Viewed", "ceilings", "question", "searched_columns", "views"]
+__all__ = ["Viewed", "ceilings", "mean_share", "question", "searched_columns", "views"]
 
 PRICE = "usd_per_gpu_hour"
 _UPPER_BOUND = re.compile(r'\s*"?(?P<column>\w+)"?\s*<=?\s*(?P<limit>[-+.\deE]+)\s*')
@@ -78,6 +79,12 @@ def searched_columns(survivors: pl.DataFrame) -> list[str]:
     return [name for name in counted if survivors[name].n_unique() > 1]
 
 
+def mean_share(study: Study) -> float:
+    """Mean length ÷ the context's own."""
+    lengths = study.asked.file.lengths
+    return sum(lengths.uniform) / 2.0 if isinstance(lengths, UniformLengths) else 1.0
+
+
 def ceilings(study: Study, judged: Judged, points: pl.DataFrame) -> dict[int, float]:
     """Requests/s of each point that no schedule exceeds, by `point`."""
     found = points.select("point", "n_gpus").join(_hardware(study, judged)(points), on="point")
@@ -136,8 +143,7 @@ def _hardware(study: Study, judged: Judged) -> Callable[[pl.DataFrame], pl.DataF
         own = points.lazy().drop(shared_names(points, judged.facts))
         known = own.join(judged.facts.lazy(), on="structure", how="left")
         found = optimistic(known.with_columns(**added))
-        # Every request has at least `osl_low_tokens`, so tokens/s bound requests/s.
-        goodput = pl.col("output_tok_per_s_per_gpu") / pl.col("osl_low_tokens")
+        goodput = pl.col("output_tok_per_s_per_gpu") / (pl.col("osl_tokens") * mean_share(study))
         named = goodput.alias("goodput_req_per_s_per_gpu")
         return found.select("point", *_OPTIMISTIC, named).collect()
 

@@ -26,8 +26,6 @@ from dse.study import Load, Study
 __all__ = ["RATE", "Offered", "Probing", "likely_rates"]
 
 RATE = "req_per_s"
-# The ceiling is a bound at peak rates; a little more cannot hurt and covers its rounding.
-MARGIN = 1.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +65,21 @@ class Probing:
 
     `ceiling` and `guess` give req/s of a point: what no schedule can exceed, and where to probe
     first. Rows are those of the best rate (of the lowest of the grid where none passes), with
-    `req_per_s`, `n_probes` and `rate_step_fraction`.
+    `req_per_s`, `n_probes` and `rate_step_fraction`. A run ends with its last requests, whose
+    drain is no part of the service: throughput is that of the rate, at which arrivals and
+    completions balance (`mean_share` × OSL tokens each), goodput the share of it that is good.
     """
 
     evaluator: Evaluator
     attainment: float
     ceiling: Callable[[pl.DataFrame], Mapping[int, float]]
     guess: Callable[[pl.DataFrame], Mapping[int, float]]
-    rates: dict[int, float] = field(default_factory=dict)
+    mean_share: float = 1.0
 
     def __call__(self, points: pl.DataFrame) -> pl.DataFrame:
         """Results of `points`, replicate by replicate, each at its own best rate."""
         found = _side_by_side(self._ask(points), self._jobs(points))
         best = {point: each.req_per_s or grid_rate(LOWEST_STEP) for point, each in found.items()}
-        self.rates |= best
         rows = self.evaluator(_at(points, best))
         told = pl.DataFrame(
             {
@@ -91,13 +90,35 @@ class Probing:
             },
             schema_overrides={"point": pl.UInt64},
         )
-        return rows.join(told, on="point", how="left", maintain_order="left")
+        joined = rows.join(told, on="point", how="left", maintain_order="left")
+        asked = points.select("point", "osl_tokens")
+        return self._at_rate(joined.join(asked, on="point", how="left", maintain_order="left"))
+
+    def _at_rate(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Throughput and goodput of a service that goes on at `req_per_s`."""
+        rate, gpus = pl.col(RATE), pl.col("n_gpus")
+        tokens = rate * pl.col("osl_tokens") * self.mean_share
+        total = tokens * pl.col("total_tok_per_s") / pl.col("output_tok_per_s")
+        good = rate * pl.col("slo_attainment")
+        named = {
+            "request_per_s": rate,
+            "output_tok_per_s": tokens,
+            "output_tok_per_s_per_gpu": tokens / gpus,
+            "total_tok_per_s": total,
+            "total_tok_per_s_per_gpu": total / gpus,
+            "goodput_req_per_s": good,
+            "goodput_req_per_s_per_gpu": good / gpus,
+        }
+        is_ok = pl.col("status") == "ok"
+        return rows.with_columns(
+            pl.when(is_ok).then(value).alias(name) for name, value in named.items()
+        ).drop("osl_tokens")
 
     def _jobs(self, points: pl.DataFrame) -> dict[int, Callable[[Probe], OperatingPoint]]:
         ceilings, guesses = self.ceiling(points), self.guess(points)
 
         def job(point: int) -> Callable[[Probe], OperatingPoint]:
-            top, likely = MARGIN * ceilings[point], guesses.get(point, 0.0)
+            top, likely = ceilings[point], guesses.get(point, 0.0)
             return lambda passes: max_goodput(passes, ceiling_req_per_s=top, guess_req_per_s=likely)
 
         return {point: job(point) for point in points["point"].to_list()}
