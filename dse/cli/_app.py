@@ -34,6 +34,7 @@ def build() -> App:
         "Pareto report.",
         version=__version__,
         result_action="return_value",
+        suppress_keyboard_interrupt=False,  # main says what was kept
     )
     for name, (path, text) in COMMANDS.items():
         app.command(path, name=name, help=text)

@@ -72,7 +72,7 @@ def test_a_space_with_nothing_legal_exits_3_and_says_why(project):
     assert document["best"] is None
     (miss, *_) = document["near_misses"]
     assert miss["reason"] == "legality"
-    assert "heads 28 % TP 8" in miss["remedy"]
+    assert miss["remedy"].startswith("heads 28 % TP 8 = 4; legal: tp=")
 
 
 def test_an_slo_that_nothing_meets_exits_3_and_stays_as_it_is(project):
@@ -186,3 +186,40 @@ def test_a_defect_of_ours_exits_1(project, monkeypatch):
     said = project.run("--json")
     assert said.code == said.document()["error"]["code"] == 1
     assert "DSE_DEBUG" in said.document()["error"]["remedy"]
+
+
+WALLS = ("walls", "--model", "deepseek-v3", "--gpu", "h200-sxm")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("--concurrency", "0"), "--concurrency is 0"),
+        (("--concurrency=-1",), "--concurrency is -1"),
+        (("--context", "0"), "--context is 0"),
+        (("--gpus", "0"), "gpus is 0"),
+        (("--layout", "tp=8,tp=4"), "tp twice"),
+        (("--set", "gpu.hbm=90GB", "--set", "gpu.hbm=80GB"), "gpu.hbm twice"),
+        (("--engine-args", "max_num_seqs=1,max_num_seqs=2"), "max_num_seqs twice"),
+        (("--engine-args", "max_num_batched_tokens=0"), "max_num_batched_tokens of vllm is 0"),
+        (("--engine-args", "max_num_seqs=0"), "max_num_seqs of vllm is 0"),
+        (("--engine-args", "block_tokens=0"), "block_tokens of vllm is 0"),
+        (("--set", "gpu.hbm_bandwidth=0 GB/s"), "hbm_bandwidth of H200-SXM is 0"),
+        (("--set", "gpu.peak.fp8=0 FLOP/s"), "peak.fp8 of H200-SXM is 0"),
+        (("--set", "fabric.scale_up.bandwidth=0 GB/s"), "bandwidth of Link is 0"),
+        (("--set", "model.vocab_size=0"), "vocab_size of DeepSeek-V3 is 0"),
+        (("--set", "model.max_context=0"), "max_context of DeepSeek-V3 is 0"),
+        (("--slo-tpot", "0ms"), "--slo-tpot of 0 s"),
+        (("--percentile", "0"), "--percentile 0"),
+        (("--percentile", "200"), "--percentile 200"),
+        (("--percentile", "nan"), "--percentile nan"),
+        (("--prefill", "gpus=7 layout=tp=8", "--decode", "gpus=8 layout=tp=8"), "7 GPUs % 8"),
+        (("--prefill", "gpus=8 layout=tp=8 foo=1", "--decode", "layout=tp=8"), "no word 'foo'"),
+        (("--gpus", "9", "--prefill", "layout=tp=8", "--decode", "layout=tp=8"), "not the 16 GPUs"),
+        (("--layout", "tp=8", "--prefill", "layout=tp=8", "--decode", "layout=tp=8"), "--layout"),
+    ],
+)
+def test_what_no_deployment_can_be_is_refused(arguments, word):
+    said = dse(*WALLS, *arguments, "--json")
+    assert said.code == 2
+    assert word in said.document()["error"]["message"]
