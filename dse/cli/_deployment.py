@@ -1,6 +1,6 @@
 """From flags to records: the deployment, the workload and the SLO that a command is asked about."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast, get_type_hints
@@ -17,7 +17,7 @@ from dse.serving.arrivals import Arrivals, ClosedLoop, Poisson
 from dse.serving.deployment import Deployment, Pool, Role
 from dse.serving.engine import Engine
 from dse.serving.layout import Layout
-from dse.serving.legality import check
+from dse.serving.legality import check, check_speculative
 from dse.serving.lengths import Constant, Lengths, Uniform
 from dse.serving.slo import SLO
 from dse.serving.workload import Workload
@@ -29,6 +29,16 @@ T = TypeVar("T")
 
 DEFAULT_ENGINE: Final = "vllm"
 DEGREES = ("tp", "dp", "ep", "pp", "cp", "moe_tp", "redundant_experts")
+POOL_WORDS = (
+    "gpus",
+    "layout",
+    "gpu",
+    "fabric",
+    "engine",
+    "engine_args",
+    "hbm_fraction",
+    "overhead",
+)
 SWITCHES = {"on": "true", "off": "false"}
 
 
@@ -37,10 +47,11 @@ def deployment_of(flags: DeploymentFlags, catalog: Catalog | None = None) -> Dep
     known = catalog or Catalog.load()
     given = merged(flags)
     model = known.model(_needed(given, "model"))
-    settings = dict(_pairs(text, "--set") for text in flags.set_)
+    settings = _once(flags.set_, "--set")
     _check_roots(settings)
     model = _with_settings(model, "model", settings)
     pools = tuple(_pool(known, given, settings, role) for role in _roles(given))
+    _require_total(given, pools)
     decode = pools[-1]
     weights = DType(dtype_of(given["weights"])) if "weights" in given else model.checkpoint
     kv = DType(dtype_of(given.get("kv", "bf16")))
@@ -58,7 +69,8 @@ def deployment_of(flags: DeploymentFlags, catalog: Catalog | None = None) -> Dep
 
 def require_legal(deployment: Deployment, gpus: int | None = None) -> None:
     """IllegalError with every reason if no engine could start `deployment` on `gpus` GPUs."""
-    broken = [
+    broken = [*check_speculative(deployment.model, deployment.speculative)]
+    broken += [
         illegal
         for pool in deployment.pools
         for illegal in check(
@@ -91,9 +103,11 @@ def workload_of(flags: WorkloadFlags) -> Workload:
         text = flags.rate if "/" in flags.rate else f"{flags.rate} req/s"
         arrivals = Poisson(req_per_s=parse(text, UNITS["req/s"]))
     else:
-        arrivals = ClosedLoop(concurrency=concurrency or 1)
+        arrivals = ClosedLoop(concurrency=1 if concurrency is None else concurrency)
     isl = lengths_of(flags.isl, "--isl")
-    n_requests = flags.requests or (1000 if flags.rate is not None else 10 * (concurrency or 1))
+    n_requests = 1000 if flags.rate is not None else 10 * (concurrency or 1)
+    if flags.requests is not None:
+        n_requests = at_least_one(flags.requests, "--requests")
     return Workload(
         arrivals=arrivals,
         n_requests=n_requests,
@@ -113,7 +127,21 @@ def slo_of(flags: SLOFlags) -> SLO:
         name: None if text is None else parse(text, UNITS["s"]) for name, text in seconds.items()
     }
     share = flags.percentile / 100.0 if flags.percentile > 1 else flags.percentile
+    if not 0 < share <= 1:
+        raise UserError(f"--percentile {flags.percentile:g} is no share", "write 0.99 or 99")
+    for name, bound in bounds.items():
+        if bound == 0:
+            raise UserError(
+                f"--slo-{name.removesuffix('_s')} of 0 s", "nothing keeps it: give more"
+            )
     return SLO(attainment=share, **bounds)
+
+
+def at_least_one(count: int, flag: str) -> int:
+    """`count`, or a UserError that names the flag."""
+    if count < 1:
+        raise UserError(f"{flag} is {count}", "give at least 1")
+    return count
 
 
 def lengths_of(text: str, flag: str) -> Lengths:
@@ -129,13 +157,13 @@ def lengths_of(text: str, flag: str) -> Lengths:
 
 def layout_of(text: str) -> Layout:
     """`tp=8,dp=2,ep=16` as a layout; missing degrees are 1, `moe_tp` follows from the identity."""
-    degrees: dict[str, int] = {}
-    for part in filter(None, text.replace(" ", "").split(",")):
-        name, _, value = part.partition("=")
+    parts = filter(None, text.replace(" ", "").split(","))
+    degrees = _once(parts, "layout")
+    for name in degrees:
         if name not in DEGREES:
-            raise UserError(f"no degree {name!r} in {text!r}{did_you_mean(name, DEGREES)}")
-        degrees[name] = _count(value)
-    return Layout(**degrees)
+            hint = did_you_mean(name, DEGREES)
+            raise UserError(f"no degree {name!r} in {text!r}{hint}", "write tp=8,dp=2,ep=16")
+    return Layout(**{name: _count(value) for name, value in degrees.items()})
 
 
 def merged(flags: DeploymentFlags) -> dict[str, str]:
@@ -170,17 +198,34 @@ def _roles(given: Mapping[str, str]) -> tuple[Role, ...]:
     return ("prefill", "decode") if apart else ("both",)
 
 
+def _require_total(given: Mapping[str, str], pools: tuple[Pool, ...]) -> None:
+    """`--gpus` and `--layout` beside two pools must not say anything else than the pools do."""
+    if len(pools) == 1:
+        return
+    if "layout" in given:
+        raise UserError("--layout is given beside --prefill and --decode", "give each pool its own")
+    total = sum(pool.n_gpus for pool in pools)
+    if "gpus" in given and _count(given["gpus"]) != total:
+        remedy = f"leave --gpus out, or write {total}"
+        raise UserError(f"--gpus {given['gpus']} is not the {total} GPUs of both pools", remedy)
+
+
 def _pool(
     catalog: Catalog, given: Mapping[str, str], settings: Mapping[str, str], role: Role
 ) -> Pool:
     own = dict(given)
     if role != "both":
         own = {key: value for key, value in own.items() if key not in {"gpus", "layout"}}
-        own |= dict(_pairs(part, f"--{role}") for part in given[role].split())
+        own |= _of_one_pool(given[role], f"--{role}")
     gpu = _with_settings(catalog.gpu(_needed(own, "gpu")), "gpu", settings)
     fabric = _with_settings(catalog.fabric(own.get("fabric", gpu.fabric)), "fabric", settings)
     layout = layout_of(own.get("layout", ""))
-    total = _count(own["gpus"]) if "gpus" in own else layout.n_gpus
+    total = at_least_one(_count(own["gpus"]), "gpus") if "gpus" in own else layout.n_gpus
+    if role != "both" and layout.n_gpus and total % layout.n_gpus:
+        raise UserError(
+            f"--{role}: {total} GPUs % {layout.n_gpus} GPUs of a replica = {total % layout.n_gpus}",
+            "give a multiple, or another layout",
+        )
     return Pool(
         gpu=gpu,
         fabric=fabric,
@@ -191,10 +236,20 @@ def _pool(
     )
 
 
+def _of_one_pool(text: str, flag: str) -> dict[str, str]:
+    """The words of `--prefill` or `--decode`; what both pools share is no word of one."""
+    found = _once(text.split(), flag)
+    for name in found:
+        if name not in POOL_WORDS:
+            hint = did_you_mean(name, POOL_WORDS)
+            raise UserError(f"{flag}: no word {name!r}{hint}", f"one of {', '.join(POOL_WORDS)}")
+    return found
+
+
 def _engine(catalog: Catalog, own: Mapping[str, str], settings: Mapping[str, str]) -> Engine:
     engine = _with_settings(catalog.engine(own.get("engine", DEFAULT_ENGINE)), "engine", settings)
-    for part in filter(None, own.get("engine_args", "").split(",")):
-        name, value = _pairs(part, "--engine-args")
+    arguments = filter(None, own.get("engine_args", "").split(","))
+    for name, value in _once(arguments, "--engine-args").items():
         engine = _assigned(engine, "engine", _engine_path(name), value)
     if "overhead" in own:
         stated = parse(own["overhead"], UNITS["B"])
@@ -259,6 +314,16 @@ def _field_names() -> dict[str, str]:
         found |= {name: key for name, key in yaml_keys(record).items() if name != key}
         hints = get_type_hints(record).values()
         todo += [hint for hint in hints if isinstance(hint, type) and is_dataclass(hint)]
+    return found
+
+
+def _once(settings: Iterable[str], flag: str) -> dict[str, str]:
+    """`name=value` texts by name; a name that stands twice is an error, as one would be lost."""
+    found: dict[str, str] = {}
+    for name, value in (_pairs(text, flag) for text in settings):
+        if name in found:
+            raise UserError(f"{flag} gives {name} twice: {found[name]} and {value}", "keep one")
+        found[name] = value
     return found
 
 

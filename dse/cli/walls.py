@@ -28,10 +28,13 @@ def walls(
     """
     from dse.base.units import CountUnit
     from dse.catalog import Catalog
-    from dse.cli._deployment import deployment_of, slo_of
+    from dse.cli._deployment import at_least_one, deployment_of, slo_of
 
     deployment = deployment_of(flags, Catalog.load())
-    asked = {"context_tokens": CountUnit().read(context), "concurrency": concurrency}
+    asked = {
+        "context_tokens": at_least_one(CountUnit().read(context), "--context"),
+        "concurrency": at_least_one(concurrency, "--concurrency"),
+    }
     found: dict[str, Any]
     if min_gpus:
         from dse.walls.fewest import fewest_gpus

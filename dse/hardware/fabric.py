@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from dse.base.bounds import require_positive
 from dse.base.keys import Key
 from dse.base.units import BytesPerSecond, Count, Fraction, Seconds
 
@@ -26,6 +27,11 @@ class Link:
     peer_fraction: Fraction = 1.0
     all_reduce_bytes_per_s: Annotated[BytesPerSecond | None, Key("all_reduce_bandwidth")] = None
     exchange_latency_s: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no floor can divide by."""
+        names = ("n_gpus", "bytes_per_s", "peer_fraction", "all_reduce_bytes_per_s")
+        require_positive(self, *names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

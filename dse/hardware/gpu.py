@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from dse.base.bounds import require_positive
+from dse.base.errors import UserError
 from dse.base.keys import Key
 from dse.base.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Hertz, OpPerSecond, Watts
 from dse.hardware.dtype import DType
@@ -35,6 +37,14 @@ class GPU:
     source: str = field(compare=False)
     tags: tuple[str, ...] = field(default=(), compare=False)
     conflicts: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what no floor can divide by."""
+        require_positive(self, "hbm_bytes", "hbm_bytes_per_s", "sfu_op_per_s")
+        for key, peak in self.peak_flop_per_s.items():
+            if not peak > 0:
+                remedy = "give more than 0, or leave out a format that the tensor cores lack"
+                raise UserError(f"peak.{key} of {self.name} is {peak:g}", remedy)
 
     def peak(self, dtype: DType) -> float:
         """Dense peak in FLOP/s of arithmetic on `dtype`; KeyError if the GPU lacks the format."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from dse.base.bounds import require_positive
 from dse.base.keys import Key
 from dse.base.units import Bytes, Count, Tokens
 from dse.hardware.dtype import DType
@@ -91,6 +92,10 @@ class Model:
     learned_positions: int = 0
     tags: tuple[str, ...] = field(default=(), compare=False)
     notes: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a model that holds or reads nothing."""
+        require_positive(self, "d_model", "vocab_size", "max_context_tokens", "n_layers")
 
     @property
     def n_layers(self) -> int:

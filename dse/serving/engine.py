@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from dse.base.bounds import require_positive
 from dse.base.keys import Key
 from dse.base.units import Bytes, Count, Fraction, Seconds, Tokens
 from dse.serving.schedulers import DEFAULT_SCHEDULER, SCHEDULERS, Scheduler
@@ -110,6 +111,10 @@ class Engine:
     scheduler: Annotated[Scheduler, SCHEDULERS] = DEFAULT_SCHEDULER
     kernels: Mapping[str, str] = field(default_factory=dict)
     notes: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse settings under which no step could hold a token."""
+        require_positive(self, "max_num_batched_tokens", "max_num_seqs", "block_tokens")
 
     @property
     def label(self) -> str:

@@ -16,11 +16,16 @@ from dse.model.ffn import FFN
 from dse.model.model import Model
 from dse.model.precision import Precision
 from dse.model.shard import WHOLE, Shard, kv_heads_per_rank
+from dse.serving.deployment import SpeculativeDecoding
 from dse.serving.engine import Engine
 from dse.serving.layout import Layout
 
 # Formats whose kernels take whole quantisation blocks only; NVFP4 and MXFP4 kernels pad.
 BLOCK_FORMATS = (DType.FP8_BLOCK, DType.INT4)
+# Formats that some engine stores KV in; the others are formats of weights.
+KV_FORMATS = (DType.FP32, DType.BF16, DType.FP16, DType.FP8, DType.INT8, DType.NVFP4)
+# Engines that run on the accelerators of one vendor only (TensorRT-LLM, support matrix).
+VENDORS = {"trtllm": "nvidia"}
 # Degrees that engines are started with; the nearest legal ones are looked for among them.
 DEGREES = (*range(1, 17), 20, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 96, 128, 144, 160, 192, 256)
 
@@ -112,6 +117,14 @@ def check(
     return tuple(replace(i, nearest=i.nearest or _nearest(case, i)) for i in found)
 
 
+def check_speculative(model: Model, speculative: SpeculativeDecoding | None) -> tuple[Illegal, ...]:
+    """The rule that only a model with modules of its own drafts by them."""
+    if speculative is None or speculative.method != "mtp" or model.speculative is not None:
+        return ()
+    reason = f"{model.name} has no module for multi-token prediction (mtp)"
+    return (Illegal(rule="speculative", reason=reason, nearest=("speculative=none",)),)
+
+
 def check_context(model: Model, context_tokens: int) -> tuple[Illegal, ...]:
     """The rule that a request is no longer than the model's context."""
     most = model.max_context_tokens
@@ -152,9 +165,9 @@ def _moved(layout: Layout, axis: str, degree: int) -> Layout:
 
 
 def _degrees(case: _Case) -> Iterator[Illegal]:
-    for axis in ("tp", "dp", "ep", "pp", "cp"):
+    for axis in ("tp", "dp", "ep", "pp", "cp", "moe_tp"):
         value = getattr(case.layout, axis)
-        if value < 1:
+        if value is not None and value < 1:
             reason = f"{axis} {value} is less than 1"
             yield Illegal(rule="degree", reason=reason, nearest=(f"{axis}=1",))
 
@@ -297,6 +310,25 @@ def _formats(case: _Case) -> Iterator[Illegal]:
             yield Illegal(rule="dtype", reason=reason, nearest=("weights=bf16",))
 
 
+def _kv_format(case: _Case) -> Iterator[Illegal]:
+    """KV is stored in a format of activations; one that is scaled in fp4 needs cores for it."""
+    kv, gpu = case.precision.kv, case.gpu
+    if kv not in KV_FORMATS:
+        has = ", ".join(each.value for each in KV_FORMATS)
+        reason = f"{kv.value} is a format of weights; KV is stored in one of {has}"
+        yield Illegal(rule="dtype", reason=reason, nearest=("kv=bf16", "kv=fp8"))
+    elif kv is DType.NVFP4 and not gpu.supports(kv):
+        reason = f"{gpu.name} has no {kv.compute} tensor cores for {kv.value} KV"
+        yield Illegal(rule="dtype", reason=reason, nearest=("kv=fp8",))
+
+
+def _vendor(case: _Case) -> Iterator[Illegal]:
+    needed, gpu = VENDORS.get(case.engine.name), case.gpu
+    if needed is not None and gpu.vendor != needed:
+        reason = f"{case.engine.label} runs on {needed} GPUs only; {gpu.name} is of {gpu.vendor}"
+        yield Illegal(rule="vendor", reason=reason, nearest=("engine=vllm", "engine=sglang"))
+
+
 def _lattice(case: _Case) -> Iterator[Illegal]:
     """What the engine's own flags can express."""
     layout, rules, label = case.layout, case.engine.rules, case.engine.label
@@ -359,6 +391,8 @@ _RULES: tuple[Callable[[_Case], Iterator[Illegal]], ...] = (
     _attention_blocks,
     _pipeline,
     _formats,
+    _kv_format,
+    _vendor,
     _lattice,
     _gpu_blocks,
     _cluster,

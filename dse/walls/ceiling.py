@@ -100,10 +100,11 @@ def first_true(holds: Callable[[int], bool], most: int) -> int | None:
 
 def _batches(requests_max: float) -> Array:
     """Every batch up to 128, then 64 to an octave, and the greatest."""
-    dense = np.arange(1.0, min(requests_max, 128.0) + 1.0)
-    octaves = max(0.0, np.log2(max(requests_max, 1.0)) - 7.0)
+    most = float(requests_max)
+    dense = np.arange(1.0, min(most, 128.0) + 1.0)
+    octaves = max(0.0, np.log2(max(most, 1.0)) - 7.0)
     coarse = np.round(2.0 ** (7.0 + np.arange(0.0, octaves, 1.0 / 64.0)))
-    return np.unique([*dense, *coarse[coarse <= requests_max], requests_max])
+    return np.unique([*dense, *coarse[coarse <= most], most])
 
 
 def _best_mixture(batches: Array, cycle: Array, over: Array) -> float:

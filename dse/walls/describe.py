@@ -15,7 +15,7 @@ from dse.cost.account import (
 from dse.cost.memory import RankMemory, rank_memory
 from dse.model.ffn import Routing
 from dse.serving.deployment import Deployment, Pool
-from dse.serving.legality import Illegal, check, check_context
+from dse.serving.legality import Illegal, check, check_context, check_speculative
 from dse.serving.slo import SLO
 from dse.walls.ceiling import goodput_ceiling, wall_order
 from dse.walls.elasticity import elasticities
@@ -83,6 +83,7 @@ def illegalities(
             fabric=pool.fabric,
             n_gpus=gpus if len(deployment.pools) == 1 else None,
         )
+    yield from check_speculative(deployment.model, deployment.speculative)
     yield from check_context(deployment.model, context_tokens)
 
 
@@ -185,13 +186,12 @@ def _load_keys(
         deployment, pool, context_tokens=context_tokens, requests_max=room, slo_tpot_s=tpot_s
     )
     decode = step_keys(decode_floor(deployment, pool, per_replica, context_tokens))
-    alone = "layers are serial at batch 1: t_sum is the honest estimate" if per_replica == 1 else ""
     order = wall_order(
         deployment, pool, context_tokens=context_tokens, requests_max=room, slo_tpot_s=tpot_s
     )
     return {
         "steps": {
-            "decode": decode | {"n_requests": per_replica, "note": alone},
+            "decode": decode | {"n_requests": per_replica, "note": _note(per_replica, room)},
             "prefill": step_keys(prefill_floor(deployment, prefill, chunk, 0))
             | {"new_tokens": chunk, "cached_tokens": 0},
         },
@@ -204,6 +204,16 @@ def _load_keys(
             deployment, context_tokens=context_tokens, concurrency=per_replica, slo_tpot_s=tpot_s
         ),
     }
+
+
+def _note(n_requests: int, room: int) -> str:
+    """What a reader of a decode step over `n_requests` must know."""
+    notes = []
+    if n_requests == 1:
+        notes.append("layers are serial at batch 1: t_sum is the honest estimate")
+    if n_requests > room:
+        notes.append(f"a replica holds the KV of {room} such requests at once; the others queue")
+    return "; ".join(notes)
 
 
 def _shortages(deployment: Deployment, context_tokens: int) -> Iterator[str]:

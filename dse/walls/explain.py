@@ -10,7 +10,7 @@ from dse.hardware.dtype import DType
 from dse.model.precision import Precision
 from dse.serving.deployment import Deployment
 from dse.serving.layout import Layout
-from dse.serving.legality import check
+from dse.serving.legality import check, check_speculative
 from dse.serving.slo import SLO
 from dse.walls.facts import FactsCache, facts_of
 from dse.walls.judge import (
@@ -59,6 +59,7 @@ def explain(deployment: Deployment, asked: Asked, *, gpus: int | None = None) ->
     feasible: only the simulator says so.
     """
     broken = [illegal for pool in deployment.pools for illegal in _broken(deployment, pool, gpus)]
+    broken += check_speculative(deployment.model, deployment.speculative)
     if broken:
         return {
             "status": "killed",

@@ -8,7 +8,7 @@ from dse.cost.account import decode_floor, prompt_floor_s, tokens_computed
 from dse.cost.memory import RankMemory, rank_memory
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
-from dse.serving.legality import Illegal, check, check_context
+from dse.serving.legality import Illegal, check, check_context, check_speculative
 from dse.serving.slo import SLO
 
 MOST_GPUS = 512
@@ -55,8 +55,12 @@ def fewest_gpus(
     `MOST_GPUS` does; `near_misses` are the best layouts of the sizes just below.
     """
     misses: list[_Trial] = []
-    for illegal in check_context(deployment.model, context_tokens):
-        return _answer(None, (), misses) | {"illegal_reasons": [str(illegal)]}
+    never = (
+        *check_speculative(deployment.model, deployment.speculative),
+        *check_context(deployment.model, context_tokens),
+    )
+    if never:
+        return _answer(None, (), misses) | {"illegal_reasons": [str(each) for each in never]}
     for size in _sizes(deployment):
         fitting: list[_Trial] = []
         best: _Trial | None = None

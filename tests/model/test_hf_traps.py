@@ -285,3 +285,8 @@ def test_a_config_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             path.write_text(text)
         with pytest.raises(UserError, match=name):
             load(path)
+
+
+def test_kv_heads_that_do_not_divide_the_heads_are_an_error() -> None:
+    with pytest.raises(UserError, match="KV heads 3 ="):
+        model({**PLAIN, "num_key_value_heads": 3})

@@ -6,8 +6,9 @@ import pytest
 
 from dse.hardware.dtype import DType
 from dse.model.precision import Precision
+from dse.serving.deployment import SpeculativeDecoding
 from dse.serving.layout import Layout
-from dse.serving.legality import check, check_context
+from dse.serving.legality import check, check_context, check_speculative
 from tests import worlds
 
 
@@ -160,3 +161,34 @@ def test_degree_below_one_is_reported_alone():
 def test_longest_context():
     assert not check_context(worlds.tiny(), 131_072)
     assert "131073 > 131072" in check_context(worlds.tiny(), 131_073)[0].reason
+
+
+@pytest.mark.parametrize("kv", [DType.FP8_BLOCK, DType.MXFP4, DType.INT4])
+def test_kv_is_stored_in_no_format_of_weights(kv):
+    found = broken(heads(8, 8), Layout(), precision=Precision(kv=kv))
+    assert [illegal.nearest for illegal in found] == [("kv=bf16", "kv=fp8")]
+
+
+def test_fp4_kv_needs_fp4_tensor_cores():
+    stored = Precision(kv=DType.NVFP4)
+    peaks = {"bf16": 1e14, "fp8": 2e14, "fp4": 4e14}
+    assert broken(heads(8, 8), Layout(), precision=stored)[0].nearest == ("kv=fp8",)
+    assert not broken(heads(8, 8), Layout(), precision=stored, on=worlds.gpu(peak_flop_per_s=peaks))
+
+
+def test_tensorrt_llm_runs_on_nvidia_only():
+    engine = worlds.engine(name="trtllm")
+    found = broken(heads(8, 8), Layout(), by=engine, on=worlds.gpu(vendor="amd"))
+    assert [illegal.rule for illegal in found] == ["vendor"]
+    assert not broken(heads(8, 8), Layout(), by=engine, on=worlds.gpu(vendor="nvidia"))
+
+
+def test_expert_tp_of_zero_is_a_degree_below_one():
+    assert broken(worlds.mixture(), Layout(moe_tp=0))[0].reason == "moe_tp 0 is less than 1"
+
+
+def test_mtp_needs_modules_in_the_model():
+    drafts = SpeculativeDecoding(method="mtp", n_draft=1, acceptance=0.8)
+    assert check_speculative(heads(8, 8), drafts)[0].nearest == ("speculative=none",)
+    assert not check_speculative(heads(8, 8), replace(drafts, method="draft"))
+    assert not check_speculative(heads(8, 8), None)

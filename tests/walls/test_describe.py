@@ -216,3 +216,16 @@ def test_experts_of_the_mean_and_the_fullest_rank():
     assert rows[0]["experts_fullest_rank"] == pytest.approx(9.7, abs=0.15)
     assert all(row["experts_fullest_rank"] > row["experts_mean_rank"] for row in rows)
     assert describe(worlds.deployment(worlds.tiny()))["expert_sensitivity"] == []
+
+
+def test_a_step_over_more_requests_than_fit_says_that_they_queue():
+    deployment = worlds.deployment(worlds.mixture())
+    room = describe(deployment, context_tokens=128)["b_max"]
+    note = describe(deployment, context_tokens=128, concurrency=room + 1)["steps"]["decode"]["note"]
+    assert f"holds the KV of {room} such requests" in note
+    assert "queue" not in describe(deployment, context_tokens=128)["steps"]["decode"]["note"]
+
+
+def test_a_pool_beyond_every_integer_is_still_described():
+    found = describe(worlds.deployment(worlds.mixture(), kv_pool_bytes=1e39))
+    assert found["goodput_ceiling_tok_per_s_per_gpu"] > 0

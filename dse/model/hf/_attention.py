@@ -52,6 +52,9 @@ def grouped(cfg: Config, recipe: Recipe, kind: str = "full") -> GQA:
         "sinks": recipe.sinks or _has_sink(cfg, is_windowed),
         "keys_are_values": not is_windowed and cfg.flag("attention_k_eq_v"),
     }
+    if n_heads % shape["n_kv_heads"]:
+        heads = f"heads {n_heads} % KV heads {shape['n_kv_heads']}"
+        raise cfg.error(f"num_key_value_heads: {heads} = {n_heads % shape['n_kv_heads']}")
     cfg.get("qk_norm_type", "attention_out_bias", "attention_output_bias")
     if is_windowed:
         window = window_of(cfg)
