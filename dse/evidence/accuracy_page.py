@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from dse.evidence.intervals import fitted, to_yaml, with_bounds
+from dse.evidence.ranking import ranking
 from dse.evidence.serving_sample import SLICED_BY, read_sample
 from dse.evidence.validate import Slice, predictions, slices
 from dse.evidence.validate_file import read_cases
@@ -59,6 +60,7 @@ def page(sample: pl.DataFrame, rows: pl.DataFrame) -> str:
         _peer_table(clean),
         "### Every slice of the clean rows\n",
         _table(slices(clean, SLICED_BY, metrics=("tpot_s", "ttft_s"))),
+        _ranking(clean),
         "### Constants left out\n",
         _held_out_table(clean),
         "## Graded measurements\n",
@@ -137,6 +139,17 @@ def _peer_table(clean: pl.DataFrame) -> str:
         if ours[0] is not None and ours[1] is not None:
             lines.append(f"| {name} | {ours[0]:.1%} | {tpot:.1%} | {ours[1]:.1%} | {ttft:.1%} |")
     return "\n".join(lines) + "\n"
+
+
+def _ranking(clean: pl.DataFrame) -> str:
+    found = ranking(clean)
+    return (
+        "### Order of layouts\n\n"
+        f"{found.n_groups} groups of rows share engine, GPUs, model, lengths and load and differ "
+        f"in layout. Over {found.n_pairs} pairs whose measured TPOT differs by more than 3%, "
+        f"Kendall τ is {found.tau:.2f}; in {found.best:.0%} of the groups the measured best layout "
+        "is the predicted best or within 3% of it.\n"
+    )
 
 
 def _held_out_table(clean: pl.DataFrame) -> str:

@@ -20,7 +20,17 @@ from dse.base.source import read
 from dse.evidence.case import METRICS, Case
 from dse.serving.deployment import Deployment
 
-__all__ = ["ANY", "Factors", "Intervals", "bounds", "fitted", "intervals", "to_yaml", "with_bounds"]
+__all__ = [
+    "ANY",
+    "Factors",
+    "Intervals",
+    "banded",
+    "bounds",
+    "fitted",
+    "intervals",
+    "to_yaml",
+    "with_bounds",
+]
 
 ANY: Final = "any"
 FEWEST: Final = 30
@@ -157,3 +167,30 @@ def to_yaml(found: Intervals) -> str:
         for each in found.factors
     )
     return "\n".join([f'source: "{found.source}"', "factors:", *lines]) + "\n"
+
+
+def banded(
+    front: pl.DataFrame,
+    deployments: Mapping[int, Deployment],
+    columns: Iterable[str] = (),
+    by: str = "structure",
+) -> pl.DataFrame:
+    """`front` with `lo_` and `hi_` of p99 latencies and of those of `columns` that are latencies or
+    token rates; the column `by` says which of `deployments` a row is.
+    """
+    wanted = [name for name in dict.fromkeys((*columns, *_ALWAYS)) if name.startswith(_BANDED)]
+    wanted = [name for name in wanted if name in front.columns and by in front.columns]
+    found: dict[str, list[float | None]] = {}
+    for name in wanted:
+        low, high = found.setdefault(f"lo_{name}", []), found.setdefault(f"hi_{name}", [])
+        for number, value in front.select(by, name).iter_rows():
+            known = deployments.get(number) if value is not None else None
+            pair = (None, None) if known is None else bounds(known, name, value)
+            low.append(pair[0])
+            high.append(pair[1])
+    bands = pl.DataFrame(found, schema=dict.fromkeys(found, pl.Float64))
+    return pl.concat([front, bands], how="horizontal") if found else front
+
+
+_ALWAYS: Final = ("ttft_p99_s", "tpot_p99_s")
+_BANDED: Final = ("ttft_", "tpot_", "e2e_", "output_tok_per_s", "total_tok_per_s")

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from dse.base.errors import StudyError
+from dse.evidence.intervals import banded
 from dse.pipeline.asking import PRICE, Viewed, ceilings, mean_share, question, views
 from dse.pipeline.details import details
 from dse.pipeline.judged import Judged
@@ -58,6 +59,7 @@ def answer_study(
     keys = _keys(found.frame, judged.survivors, evaluator)
     results = _with_ids(found.frame, keys)
     front = found.front.select("point").join(results, on="point", maintain_order="left")
+    front = banded(front, evaluator.deployments, (each.column for each in study.parts))
     closer = _with_breakdown(_closer(front, results, study), keys, store)
     outcome = Outcome(
         study=study,

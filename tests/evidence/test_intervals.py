@@ -7,7 +7,7 @@ import pytest
 from dse.base.source import read
 from dse.catalog import Catalog
 from dse.evidence.case import METRICS
-from dse.evidence.intervals import FEWEST, Intervals, bounds, fitted, intervals, to_yaml
+from dse.evidence.intervals import FEWEST, Intervals, banded, bounds, fitted, intervals, to_yaml
 from dse.hardware import DType
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
@@ -62,3 +62,17 @@ def test_what_ships_says_what_it_saw() -> None:
     shipped = intervals()
     assert shipped.source
     assert all(each.low < each.high and each.n >= FEWEST for each in shipped.factors)
+
+
+def test_a_front_gets_bands_of_what_it_optimises() -> None:
+    catalog = Catalog.load()
+    gpu, model = catalog.gpu("h200-sxm"), catalog.model("qwen3-32b")
+    fabric, engine = catalog.fabric(gpu.fabric), catalog.engine("vllm")
+    pool = Pool(gpu=gpu, fabric=fabric, layout=Layout(tp=2), engine=engine)
+    precision = precision_of(model, gpu, weights=DType.FP8, kv=DType.BF16)
+    asked = Deployment(model=model, precision=precision, pools=(pool,))
+    front = pl.DataFrame({"structure": [3, 4], "tpot_p99_s": [0.02, 0.03], "usd": [1.0, 2.0]})
+    found = banded(front, {3: asked}, ("usd",))
+    assert found.columns == ["structure", "tpot_p99_s", "usd", "lo_tpot_p99_s", "hi_tpot_p99_s"]
+    assert found.row(0)[3:] == bounds(asked, "tpot_p99_s", 0.02)
+    assert found.row(1)[3:] == (None, None)

@@ -1,0 +1,59 @@
+"""Whether layouts come out in the measured order: same GPUs, same model, same load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import polars as pl
+
+__all__ = ["SAME", "Ranking", "ranking"]
+
+SAME: Final = ("engine", "version", "gpu", "model", "precision", "isl/osl", "concurrency")
+NOISE: Final = 0.03  # pairs nearer than this are ties: re-runs differ by about a percent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """`tau` is Kendall's over all pairs of `n_groups` groups that differ by more than `NOISE` as
+    measured; `best` the share of groups whose measured best layout is predicted best or within
+    `NOISE` of it.
+    """
+
+    n_groups: int
+    n_pairs: int
+    tau: float
+    best: float
+
+
+def ranking(frame: pl.DataFrame, by: Sequence[str] = SAME, metric: str = "tpot_s") -> Ranking:
+    """Compare the order of rows that share `by` and their number of GPUs but not their layout.
+
+    `frame` has `layout` (as `tp4 dp1 ep4`), `measured_*` and `pred_*` of `metric`; rows of one
+    layout are averaged.
+    """
+    degrees = pl.col("layout").str.extract_groups(r"tp(\d+) dp(\d+)")
+    gpus = degrees.struct[0].cast(pl.Int64) * degrees.struct[1].cast(pl.Int64)
+    rows = frame.with_columns(n_gpus=gpus).group_by(*by, "n_gpus", "layout")
+    means = rows.agg(
+        seen=pl.col(f"measured_{metric}").mean(), told=pl.col(f"pred_{metric}").mean()
+    ).drop_nulls()
+    agree = pairs = groups = right = 0
+    for _, part in means.group_by(*by, "n_gpus"):
+        points = list(zip(part["seen"].to_list(), part["told"].to_list(), strict=True))
+        apart = [(a, b) for a, b in combinations(points, 2) if abs(a[0] / b[0] - 1.0) > NOISE]
+        if not apart:
+            continue
+        groups += 1
+        pairs += len(apart)
+        agree += sum(1 if (a[0] < b[0]) == (a[1] < b[1]) else -1 for a, b in apart)
+        best = min(points)
+        right += best[1] <= (1.0 + NOISE) * min(told for _, told in points)
+    return Ranking(
+        n_groups=groups,
+        n_pairs=pairs,
+        tau=agree / pairs if pairs else float("nan"),
+        best=right / groups if groups else float("nan"),
+    )
