@@ -1,0 +1,70 @@
+"""End-to-end accuracy on the serving sample, and what leaving rows out does to it."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dse.base.errors import UserError
+from dse.evidence.accuracy_page import held_out, page
+from dse.evidence.case import METRICS
+from dse.evidence.residuals import rates, threshold_of
+from dse.evidence.serving_sample import read_sample, sample_path
+from dse.evidence.validate import predictions, slices
+from dse.evidence.validate_file import sampled
+
+try:
+    sample_path()
+except UserError:
+    pytest.skip("the silicon database is not installed", allow_module_level=True)
+
+ROWS = 60
+
+
+@pytest.fixture(scope="module")
+def frame() -> pl.DataFrame:
+    return predictions(sampled(read_sample(), ROWS))
+
+
+def test_a_sample_is_nearer_than_the_peer(frame: pl.DataFrame) -> None:
+    """AIConfigurator 0.12: medians of 19.7% (TPOT) and 48.8% (TTFT) on its 629 rows."""
+    clean = frame.filter((pl.col("status") == "ok") & (pl.col("set_aside") == ""))
+    assert clean.height > 0.75 * ROWS
+    found = {each.metric: each.median_ape for each in slices(clean)}
+    assert found["tpot_s"] < 0.197
+    assert found["ttft_s"] < 0.488
+
+
+def test_constants_fitted_without_a_model_still_hold(frame: pl.DataFrame) -> None:
+    clean = frame.filter((pl.col("status") == "ok") & (pl.col("set_aside") == ""))
+    errors = held_out(clean, "tpot_s", [2e-4 * i for i in range(-5, 6)], (0.0,))
+    assert len(errors) == clean.height
+    assert np.median(np.abs(errors)) < 0.197
+
+
+def test_every_row_of_the_sample_is_predicted_or_says_why(frame: pl.DataFrame) -> None:
+    assert frame.height == 5221  # rows of silicon_sample.csv in aiconfigurator-core 0.12.0
+    assert frame.filter((pl.col("reason") == "") & pl.col("status").is_null()).height == 0
+    unique = frame.filter(~pl.col("reason").is_in(["repeats another row", "disaggregated"]))
+    able = unique.filter(
+        (pl.col("reason") == "") | (pl.col("reason") == "not in the sample asked for")
+    )
+    assert able.height >= 0.9 * unique.height
+
+
+def test_the_page_states_counts_and_rules(frame: pl.DataFrame) -> None:
+    empty = pl.DataFrame(
+        {"grade": ["A"], "status": ["skipped"], **{f"error_{m}": [None] for m in METRICS}}
+    )
+    text = page(frame, empty)
+    assert "5,221 rows" in text
+    assert "speculation not marked" in text or "Clean rows" in text
+    assert "Grade A\n\n1 rows, none predicted" in text
+
+
+def test_rates_of_a_threshold() -> None:
+    rows = pl.DataFrame(
+        {"residual": [1.2, 1.5, 2.0, 4.0, 3.0], "slow": [False, False, False, True, True]}
+    )
+    assert rates(rows, 1.4) == pytest.approx((2 / 3, 0.0))
+    assert rates(rows, 3.5) == pytest.approx((0.0, 0.5))
+    assert 1.5 < threshold_of(rows) <= 2.0
