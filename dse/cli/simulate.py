@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from dse.base.errors import UserError
 from dse.cli._flags import DeploymentFlags, SLOFlags, WorkloadFlags
 from dse.cli._output import Json, emit_json
 
+JSON_LINES = {".jsonl", ".ndjson"}
 NO_FLAGS, NO_LOAD, NO_SLO = DeploymentFlags(), WorkloadFlags(), SLOFlags()
 
 
@@ -100,10 +102,11 @@ def _write(events: Any, log: Path | None, timeline: Path | None) -> None:
     rows = [event._asdict() for event in sorted(events.events, key=lambda e: e.time_s)]
     frame = pl.DataFrame(rows)
     if log is not None:
-        if log.suffix.lower() in {".jsonl", ".ndjson"}:
-            frame.write_ndjson(log)
-        else:
-            frame.write_csv(log)
+        write = frame.write_ndjson if log.suffix.lower() in JSON_LINES else frame.write_csv
+        try:
+            write(log)
+        except OSError as error:
+            raise UserError(f"{log} cannot be written: {error}", "give another --log") from error
     if timeline is not None:
         from dse.report.timeline import write_timeline
 

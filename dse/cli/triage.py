@@ -64,6 +64,8 @@ def _one(
 
     if (tpot is None) == (ttft is None):
         raise UserError("one measurement is needed", "--measured-tpot 45ms or --measured-ttft 1s")
+    if concurrency < 1:
+        raise UserError(f"--concurrency is {concurrency}", "one request or more")
     deployment = deployment_of(flags, Catalog.load())
     require_legal(deployment, flags.gpus)
     replicas = deployment.pool("decode").n_replicas

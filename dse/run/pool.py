@@ -6,6 +6,7 @@ that twice kills the worker it is alone on as `crashed`. Losing a node is held a
 """
 
 import os
+import socket
 import sys
 import time
 from collections import deque
@@ -23,6 +24,7 @@ from dse.run.chunk import halves
 IN_FLIGHT_PER_WORKER = 2
 LONELY_DEATHS = 2
 NODE_LOSS_NOTICED_S = 30.0
+ANSWER_S = 10.0
 RAY_PAYS_FROM_S = 20.0
 _OBJECT_STORE_BYTES = 256 * 2**20
 # One point is one thread: workers that each start a thread a core would fight over them.
@@ -111,6 +113,7 @@ def _worker_count(workers: str | int) -> int | None:
 
 
 def _start(ray: Any, address: str | None, n_workers: int | None) -> None:
+    _require_answer(address)
     common = {
         "log_to_driver": False,
         "logging_level": "error",
@@ -132,6 +135,20 @@ def _start(ray: Any, address: str | None, n_workers: int | None) -> None:
         ) from error
     finally:
         os.umask(umask)
+
+
+def _require_answer(address: str | None) -> None:
+    """Refuse a `host:port` that nobody listens at; Ray itself would try for minutes."""
+    host, _, port = (address or "").rpartition("//")[2].rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"--ray {address}: nobody answers there: {error}",
+            "give host:port of a running head (`ray start --head`), or use --workers N",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ import pytest
 
 from tests.pipeline.projects import HERE, SMALL, Project, dse
 
+SHORT = ("--model", "llama-3.1-8b", "--gpu", "h100-sxm", "--isl", "20", "--osl", "4", "--requests")
+SHORT += ("2", "--tier", "roofline")
+
 
 @pytest.fixture
 def project(tmp_path) -> Project:
@@ -150,6 +153,7 @@ def test_a_report_folder_that_cannot_be_written_is_refused_before_any_work(proje
         ("walls", "--model", "llama-3.1-8b", "--gpu", "h100-smx"),
         ("simulate", "--model", "lama-3.1-8b", "--gpu", "h100-sxm"),
         ("simulate", "--model", "llama-3.1-8b", "--gpu", "h100-sxm", "--isl", "many"),
+        ("simulate", *SHORT, "--log", "/proc/log.csv"),
         ("explain", "zz"),
         ("triage", "--model", "llama-3.1-8b", "--gpu", "h100-sxm"),
         ("advise", "--model", "llama-3.1-8b"),
@@ -170,6 +174,14 @@ def test_each_command_fails_with_one_document(arguments, tmp_path, monkeypatch):
         assert document["error"]["code"] == 2
         assert document["error"]["message"]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("address", ["localhost:1", "localhost:99999", "no-such-host.invalid:6379"])
+def test_a_cluster_that_is_not_there_is_said_at_once(project, address):
+    said = project.run("--ray", address, "--json")
+    assert said.code == 2
+    assert address in said.document()["error"]["message"]
+    assert not (project.folder / "reports").exists()
 
 
 def test_no_store_to_ask_exits_4(tmp_path, monkeypatch):

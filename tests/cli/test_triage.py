@@ -46,6 +46,7 @@ def test_text_ends_with_the_next_question():
 def test_one_measurement_is_asked_for():
     assert dse(*FLAGS, "--json").code == 2
     both = dse(*FLAGS, "--measured-tpot", "1s", "--measured-ttft", "1s", "--json")
+    assert dse(*FLAGS, "--measured-tpot", "1s", "--concurrency", "0").code == 2
     assert "one measurement" in both.document()["error"]["message"]
 
 
