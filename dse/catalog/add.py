@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ def add_model(
     `UserError` names every key that is missing, unknown or not modelled.
     """
     model = load(config, ignore=ignore, source=source)
-    return to_yaml(replace(model, name=name) if name else model)
+    return to_yaml(model if name is None else replace(model, name=_file_name(name)))
 
 
 def add_gpu(
@@ -36,6 +37,7 @@ def add_gpu(
     Facts go by their YAML keys and lie on those of `base`, another GPU, where one is named. Without
     a `source` among them a derived GPU says what it was derived from. Faults come all at once.
     """
+    _file_name(name)
     # Tags may be short names of the base and conflicts are of its sources: neither is inherited.
     shape = replace(catalog.gpu(base), tags=(), conflicts="") if base else None
     tree = parse_tree(to_yaml(shape) if shape else "{}", f"gpu {name}")
@@ -51,12 +53,21 @@ def save(text: str, kind: str, name: str, root: str | Path) -> Path:
     """Write a catalog file into `root`; one that is there already is never overwritten."""
     if kind not in KINDS:
         raise CatalogError(f"no kind {kind!r}", ", ".join(KINDS))
-    path = Path(root) / KINDS[kind][0] / f"{name.lower()}.yaml"
+    path = Path(root) / KINDS[kind][0] / f"{_file_name(name).lower()}.yaml"
     if path.exists():
         raise CatalogError(f"{path} exists", "choose another name, or remove it first")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def _file_name(name: str) -> str:
+    """`name`, or a CatalogError where it would name no file, or one in another folder."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w .+-]*", name):
+        raise CatalogError(
+            f"{name!r} is no name of a record", "begin with a letter or digit, and use no slash"
+        )
+    return name
 
 
 def _fact(key: str, value: str) -> Marked:

@@ -343,7 +343,12 @@ def _needed(given: Mapping[str, str], name: Literal["model", "gpu"]) -> str:
 def _prefix(text: str, isl: Lengths) -> int:
     if text.endswith("%"):
         return round(ShareUnit(1.0).read(text) * isl.at(0.0))
-    return _count(text)
+    shared, longest = _count(text), isl.at(1.0 - 1e-12)
+    if shared > longest:
+        raise UserError(
+            f"--prefix-cached {shared} is longer than a prompt of {longest}", "give --isl the sum"
+        )
+    return shared
 
 
 def _count(text: str) -> int:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from dse.base.errors import UserError
 from dse.cli._flags import DeploymentFlags, SLOFlags, WorkloadFlags
 from dse.cli._output import Json, console, emit_json
 
@@ -30,6 +31,10 @@ def explain(
 
         found = stored_verdict(store, point)
     else:
+        if workload.trace is not None:
+            raise UserError(
+                "--trace: explain reads no trace", "give --isl and --osl of its requests"
+            )
         found = _asked(flags, workload, slo)
     if json:
         emit_json(found)

@@ -1,14 +1,16 @@
 """Why one point is ruled out, by how much, and the smallest change that would let it live."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
+from dse.cost.memory import rank_memory
 from dse.hardware.dtype import DType
 from dse.model.precision import Precision
-from dse.serving.deployment import Deployment
+from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
 from dse.serving.legality import check, check_speculative
 from dse.serving.slo import SLO
@@ -70,7 +72,7 @@ def explain(deployment: Deployment, asked: Asked, *, gpus: int | None = None) ->
             "unit": None,
             "margin": None,
             "walls": [],
-            "nearest_feasible": [near for illegal in broken for near in illegal.nearest],
+            "nearest_feasible": list(dict.fromkeys(n for each in broken for n in each.nearest)),
         }
     judged = judged_points([(deployment, asked)], FactsCache())[0]
     found = _verdict(judged)
@@ -81,8 +83,13 @@ def explain(deployment: Deployment, asked: Asked, *, gpus: int | None = None) ->
 
 def smallest_changes(deployment: Deployment, asked: Asked) -> list[str]:
     """Single changes after which no wall kills the point, the cheapest first."""
-    changes = [*_gentler(deployment, asked), *_formats(deployment, asked)]
-    changes += [*_layouts(deployment, asked), *_hardware(deployment, asked)]
+    judged = judged_points([(deployment, asked)], FactsCache())[0]
+    changes = [*_exact(deployment, asked, judged), *_gentler(deployment, asked)]
+    changes += [
+        *_formats(deployment, asked),
+        *_layouts(deployment, asked),
+        *_hardware(deployment, asked),
+    ]
     verdicts = judged_points([(each.deployment, each.asked) for each in changes], FactsCache())
     alive = [
         change
@@ -157,6 +164,48 @@ def _verdict(row: dict[str, Any]) -> dict[str, Any]:
         "walls": walls,
         "nearest_feasible": [],
     }
+
+
+def _exact(deployment: Deployment, asked: Asked, judged: dict[str, Any]) -> Iterator[_Change]:
+    """Just as much more as the walls that this point breaks ask for."""
+    for wall in standard_walls():
+        demand, limit = judged.get(wall.demand_column), judged.get(wall.limit_column)
+        if demand is None or limit is None or demand <= limit:
+            continue
+        if wall.kind in ("tpot_floor", "ttft_floor"):
+            name = f"{wall.kind.removesuffix('_floor')}_s"
+            changed = replace(asked, slo=replace(asked.slo, **{name: _up(demand)}))
+            text = f"slo_{name}={_up(demand):.4g}"
+            yield _of(text, 2, demand / limit, deployment, changed)
+        elif wall.unit == "tokens" and (isl := int(asked.isl_low_tokens + limit - demand)) >= 1:
+            changed = replace(asked, isl_low_tokens=isl)
+            text = f"context={isl}/{asked.osl_high_tokens}"
+            yield _of(text, 1, 1 - isl / asked.isl_low_tokens, deployment, changed)
+        if wall.kind in ("hbm", "kv_capacity"):
+            yield _with_hbm(deployment, asked)
+
+
+def _with_hbm(deployment: Deployment, asked: Asked) -> _Change:
+    """GPUs whose memory just holds the weights, the overheads and the KV of one request."""
+    context = asked.isl_low_tokens + asked.osl_low_tokens
+
+    def enough(pool: Pool) -> float:
+        memory = rank_memory(deployment, pool)
+        lack = max(0.0, memory.request_bytes(context) - memory.kv_pool_bytes)
+        return _up(pool.gpu.hbm_bytes + lack / (pool.engine.hbm_fraction or 1.0))
+
+    pools = tuple(
+        replace(pool, gpu=replace(pool.gpu, hbm_bytes=enough(pool))) for pool in deployment.pools
+    )
+    more = pools[-1].gpu.hbm_bytes
+    factor = more / deployment.pools[-1].gpu.hbm_bytes
+    return _of(f"gpu.hbm={more:.4g}", 6, factor, replace(deployment, pools=pools), asked)
+
+
+def _up(value: float) -> float:
+    """`value` with four digits, rounded up so that what needs it has it."""
+    digit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return math.ceil(value / digit) * digit
 
 
 def _gentler(deployment: Deployment, asked: Asked) -> Iterator[_Change]:

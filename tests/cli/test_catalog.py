@@ -98,3 +98,12 @@ def test_add_a_gpu(capsys, tmp_path):
     code, _, err = run(capsys, "add", "gpu", "H400", "--set", "hbm")
     assert code == 2
     assert "--set" in err
+
+
+@pytest.mark.parametrize("name", ["", "../../evil", "a/b", ".hidden", "/abs"])
+def test_a_name_that_is_no_file_of_the_folder_is_refused(name, tmp_path):
+    words = ("catalog", "add", "gpu", name, "--base", "h200-sxm", "--to", str(tmp_path), "--json")
+    with pytest.raises(SystemExit) as stopped:
+        main(list(words))
+    assert stopped.value.code == 2
+    assert list(tmp_path.rglob("*")) == []

@@ -229,3 +229,27 @@ def test_a_step_over_more_requests_than_fit_says_that_they_queue():
 def test_a_pool_beyond_every_integer_is_still_described():
     found = describe(worlds.deployment(worlds.mixture(), kv_pool_bytes=1e39))
     assert found["goodput_ceiling_tok_per_s_per_gpu"] > 0
+
+
+def test_the_smallest_change_is_what_the_broken_wall_asks_for():
+    deployment = worlds.deployment(worlds.llama_8b())
+    late = asked(slo=SLO(ttft_s=1e-5), isl_low_tokens=4096)
+    need = explain(deployment, late)
+    assert need["killed_by"] == "ttft_floor"
+    bound = float(need["nearest_feasible"][0].removeprefix("slo_ttft_s="))
+    assert need["demand"] <= bound <= 1.001 * need["demand"]
+    small = worlds.deployment(worlds.llama_8b(), on=worlds.gpu(hbm_bytes=10e9))
+    short = explain(small, asked(slo=SLO()))
+    assert short["killed_by"] == "hbm"
+    more = next(each for each in short["nearest_feasible"] if each.startswith("gpu.hbm="))
+    assert short["demand"] <= float(more.removeprefix("gpu.hbm=")) <= 1.02 * short["demand"]
+    most = deployment.model.max_context_tokens
+    lengths = {"isl_low_tokens": most, "osl_low_tokens": 8, "osl_high_tokens": 8}
+    long = explain(deployment, asked(slo=SLO(), **lengths))
+    assert f"context={most - 8}/8" in long["nearest_feasible"]
+
+
+def test_a_change_that_mends_several_rules_is_named_once():
+    model = worlds.mixture_of(n_experts=16, top_k=2, d_expert=64, heads=8, kv=8)
+    found = explain(worlds.deployment(model, layout=Layout(tp=3)), asked())["nearest_feasible"]
+    assert found == list(dict.fromkeys(found)) == ["tp=2", "tp=4", "ep=2"]
