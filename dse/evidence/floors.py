@@ -8,6 +8,7 @@ from dse.cost.account import decode_floor, prompt_floor_s
 from dse.cost.memory import rank_memory
 from dse.evidence.case import Case
 from dse.serving.arrivals import AllAtOnce
+from dse.serving.schedulers import ChunkedPrefill
 from dse.serving.workload import Workload
 
 __all__ = ["StepAsked", "by_floor", "step_asked"]
@@ -26,7 +27,8 @@ class StepAsked:
 def step_asked(case: Case) -> StepAsked:
     """The mean decode step of a measured row.
 
-    Requests in flight are the load's, at most what the engine and its KV pool hold; by Little's law
+    Requests in flight are the load's, at most what the engine, its KV pool and the token budget of
+    its steps hold; by Little's law
     the share of them that decode is the share of a request's time after its first token, where the
     row gives both.
     """
@@ -37,7 +39,11 @@ def step_asked(case: Case) -> StepAsked:
     in_flight = case.workload.arrivals.concurrency_limit or case.workload.n_requests
     n = in_flight / pool.n_replicas
     pool_tokens = rank_memory(case.deployment, pool).kv_pool_tokens() * pool.layout.dp
-    n = max(1.0, min(n, pool.engine.max_num_seqs * pool.layout.dp, pool_tokens / context))
+    most = [pool.engine.max_num_seqs * pool.layout.dp, pool_tokens / context]
+    if isinstance(pool.engine.scheduler, ChunkedPrefill):
+        # Steps of a full budget compute (isl + osl) ÷ osl tokens for each that they hand out.
+        most.append(pool.engine.max_num_batched_tokens * pool.layout.dp * osl / (isl + osl))
+    n = max(1.0, min(n, *most))
     if not isinstance(case.workload.arrivals, AllAtOnce):
         n *= _decoding_share(case, osl)
     return StepAsked(n_requests=max(1.0, n), context_tokens=context, isl_tokens=isl, osl_tokens=osl)
