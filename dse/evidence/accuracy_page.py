@@ -22,7 +22,7 @@ from dse.evidence.validate import Slice, predictions, slices
 from dse.evidence.validate_file import read_cases
 from dse.run.pool import open_pool
 
-__all__ = ["held_out", "page", "predicted"]
+__all__ = ["held_out", "main", "page", "predicted"]
 
 _METRICS: Final = ("tpot_s", "ttft_s", "e2e_s", "output_tok_per_s", "total_tok_per_s")
 _NAMES: Final = {

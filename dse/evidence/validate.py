@@ -18,7 +18,7 @@ from dse.serving.deployment import Deployment
 from dse.serving.deployment import Pool as ServingPool
 from dse.sim import simulate
 
-__all__ = ["PREDICTORS", "Slice", "predictions", "slices", "summary"]
+__all__ = ["PREDICTORS", "Prediction", "Slice", "by_simulator", "predictions", "slices", "summary"]
 
 Predict = Callable[..., dict[str, float]]
 CHUNK = 24
