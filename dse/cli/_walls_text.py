@@ -79,7 +79,8 @@ def _step(name: str, step: Mapping[str, Any], size: str, out: Console) -> Group:
         bar.stylize(COLOURS.get(resource.split()[0], "white"))
         amount = _amount(term["amount"], term["unit"])
         table.add_row(resource, term["name"], amount, _time(term["seconds"]), bar)
-    return Group(title, Padding(table, (0, 0, 0, 2)), Text())
+    note = [Text(f"  ({step['note']})")] if step.get("note") else []
+    return Group(title, Padding(table, (0, 0, 0, 2)), *note, Text())
 
 
 def _largest(terms: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

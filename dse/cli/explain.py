@@ -77,18 +77,23 @@ def _show(found: dict[str, Any]) -> None:
         verdict += f" by {found['killed_by']}: {found.get('reason') or ''}"
     out.print(Text(verdict, style="red" if found["status"] == "killed" else "green"))
     if found.get("margin") is not None:
-        demand, limit = (_number(found[key]) for key in ("demand", "limit"))
-        out.print(f"needs {demand} {found['unit']}, has {limit}: {found['margin']:+.1%}")
+        demand, limit = (_number(found[key], found["unit"]) for key in ("demand", "limit"))
+        unit = "" if found["unit"] == "bytes" else f" {found['unit']}"
+        out.print(f"needs {demand}{unit}, has {limit}: {found['margin']:+.1%}")
     if found.get("walls"):
         table = Table("wall", "demand", "limit", "unit", "margin", box=None, pad_edge=False)
         for wall in found["walls"]:
             margin = "" if wall["margin"] is None else f"{wall['margin']:+.1%}"
-            numbers = (_number(wall[key]) for key in ("demand", "limit"))
+            numbers = (_number(wall[key], wall["unit"]) for key in ("demand", "limit"))
             table.add_row(wall["wall"], *numbers, wall["unit"], margin)
         out.print(table)
     for change in found.get("nearest_feasible") or ():
         out.print(Text(f"  would do: {change}"))
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:,.4g}"
+def _number(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    if unit == "bytes":
+        return f"{value / 1e9:,.2f} GB"
+    return f"{value:,.0f}" if unit in ("tokens", "gpus") else f"{value:,.4g}"

@@ -230,3 +230,11 @@ def test_model_from_a_config_file(tmp_path):
     file.write_text(json.dumps(config))
     deployment = deployment_of(DeploymentFlags(model=str(file), gpu="h100-sxm"), Catalog.load())
     assert deployment.model.n_layers == 2
+
+
+def test_text_names_gb_and_says_that_requests_queue(capsys):
+    _, out, _ = run(capsys, "explain", *LLAMA, "--set", "gpu.hbm=18GB")
+    assert "needs 20.59 GB, has 16.20 GB: +27.1%" in out
+    assert "131,072" in out
+    _, out, _ = run(capsys, "walls", *LLAMA, "--concurrency", "100")
+    assert "a replica holds the KV of 52 such requests at once" in " ".join(out.split())
