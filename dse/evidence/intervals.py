@@ -76,9 +76,13 @@ def bounds(deployment: Deployment, metric: str, value: float) -> tuple[float, fl
 
     `metric` is one of `METRICS`, or a percentile of one (`ttft_p99_s`) or a rate per GPU, which
     take the factors of the metric that they are of. Without factors the interval is (0, infinity).
+    Where a kind of rows is biased as a whole, the interval is widened to hold the value itself: the
+    bias of the rows at hand need not be that of this deployment.
     """
     found = intervals().of(deployment.pool("decode").engine.name, _class(deployment), _base(metric))
-    return (0.0, float("inf")) if found is None else (value * found.low, value * found.high)
+    if found is None:
+        return 0.0, float("inf")
+    return value * min(found.low, 1.0), value * max(found.high, 1.0)
 
 
 def with_bounds(
