@@ -84,6 +84,23 @@ def test_slo_bounds_are_rules_at_their_value() -> None:
     assert marks(chart).count("rule") == 2
 
 
+@pytest.mark.parametrize(
+    ("bound", "row"),
+    [
+        (("x", 400.0, "TPOT"), {"bound": 50.0, "text": "TPOT →"}),
+        (("x", 1.0, "TPOT"), {"bound": 4.0, "text": "← TPOT"}),
+        (("y", 9000.0, "floor"), {"bound": 2000.0, "text": "floor ↑"}),
+    ],
+)
+def test_a_bound_beyond_the_axes_squeezes_nothing(bound: Any, row: dict[str, Any]) -> None:
+    chart = front(axes(bounds=[bound]))
+    rows = [each for data in chart.to_dict()["datasets"].values() for each in data]
+    assert rows == [row]
+    assert "rule" not in marks(chart)
+    label = next(layer for layer in layers(chart) if layer["mark"]["type"] == "text")
+    assert label["mark"]["align"] == ("right" if row["bound"] == 50.0 else "left")
+
+
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_front_of_several_precisions_has_a_line_for_each(n: int) -> None:
     precisions = ["bf16 / bf16", "fp8 / bf16"][:n]

@@ -136,21 +136,30 @@ def _lines(axes: FrontAxes, base: alt.Chart) -> list[alt.Chart]:
 
 
 def _rules(axes: FrontAxes) -> list[alt.Chart]:
+    """A rule and its label for each bound; of a bound beyond the axes the label alone, at the edge.
+
+    A mark outside the scale's domain would squeeze the plot until the mark fits.
+    """
     found = []
     for where, value, text in axes.bounds:
-        data = alt.Chart(alt.InlineData(values=[{"bound": value, "text": text}]))
-        rule = data.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color="#D55E00")
-        low, high = axes.x_span
-        late = (
-            value > (low * high**2) ** (1 / 3) if axes.log_x else value > low + 0.7 * (high - low)
+        low, high = axes.x_span if where == "x" else axes.y_span
+        edge = min(max(value, low), high)
+        up, down = ("→", "←") if where == "x" else ("↑", "↓")
+        label = f"{text} {up}" if value > high else f"{down} {text}" if value < low else text
+        data = alt.Chart(alt.InlineData(values=[{"bound": edge, "text": label}]))
+        late = where == "x" and (
+            edge > (low * high**2) ** (1 / 3) if axes.log_x else edge > low + 0.7 * (high - low)
         )
         align: Literal["left", "right"] = "right" if late else "left"
         words = data.mark_text(
             align=align, baseline="top", dx=-4 if late else 4, dy=2, color="#D55E00"
         )
         words = words.encode(text="text:N")
+        rule = data.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color="#D55E00")
+        across = alt.value(0)
         if where == "x":
-            found += [rule.encode(x="bound:Q"), words.encode(x="bound:Q", y=alt.value(0))]
+            marks = [rule.encode(x="bound:Q"), words.encode(x="bound:Q", y=across)]
         else:
-            found += [rule.encode(y="bound:Q"), words.encode(y="bound:Q", x=alt.value(0))]
+            marks = [rule.encode(y="bound:Q"), words.encode(y="bound:Q", x=across)]
+        found += marks if value == edge else marks[1:]
     return found
