@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from dse.base.errors import UserError
 from dse.cli._flags import DeploymentFlags, SLOFlags, WorkloadFlags
 from dse.cli._output import Json, emit_json
 
@@ -35,6 +36,7 @@ def advise(
     from dse.catalog import Catalog
     from dse.cli._deployment import deployment_of, require_legal
 
+    _refuse_loads(workload)
     deployment = deployment_of(flags, Catalog.load())
     require_legal(deployment, flags.gpus)
     found = _advice(deployment, workload, slo, (slo_e2e, tolerance), fit)
@@ -45,6 +47,15 @@ def advise(
 
         show(found, deployment)
     return 0
+
+
+def _refuse_loads(workload: WorkloadFlags) -> None:
+    """Every cap is kept full with requests of `--isl` and `--osl`: no other load has a meaning."""
+    for name in ("concurrency", "rate", "trace", "requests"):
+        if getattr(workload, name) is not None:
+            raise UserError(
+                f"dse advise takes no --{name}: every cap is kept full", "give --isl and --osl"
+            )
 
 
 def _advice(
@@ -66,6 +77,8 @@ def _advice(
     pool = deployment.pool("decode")
     known = read_fit(fit) if fit else shipped_fit(pool.gpu.name, pool.engine.label)
     bounds = replace(slo_of(slo), e2e_s=None if e2e is None else parse(e2e, UNITS["s"]))
+    if bounds.e2e_s == 0:
+        raise UserError("--slo-e2e of 0 s", "nothing keeps it: give more")
     load = load_of(workload_of(workload), 1.0, prefix_caching=pool.engine.prefix_caching)
     share = ShareUnit(1.0).read(tolerance if "%" in tolerance else float(tolerance))
     return advise_cap(deployment, load, bounds, share, fit=known)

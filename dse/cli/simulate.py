@@ -63,9 +63,23 @@ def _workload(load: WorkloadFlags) -> Any:
         return workload
     from dse.study.trace import read_trace
 
+    _refuse_beside_a_trace(load)
     recorded = read_trace(load.trace)
     n_requests = load.requests or len(recorded.rows)
+    if n_requests > len(recorded.rows):
+        raise UserError(
+            f"--requests {n_requests} of {load.trace}, which has {len(recorded.rows)}",
+            "ask for fewer, or leave --requests out",
+        )
     return replace(workload, arrivals=recorded, n_requests=n_requests, isl=None, osl=None)
+
+
+def _refuse_beside_a_trace(load: WorkloadFlags) -> None:
+    """A trace brings its arrivals, lengths and prefixes: a flag beside it would be lost."""
+    for name in ("concurrency", "rate", "isl", "osl", "prefix_cached"):
+        if getattr(load, name) != getattr(NO_LOAD, name):
+            flag = name.replace("_", "-")
+            raise UserError(f"--{flag} is given beside --trace", "leave one of the two out")
 
 
 def _document(metrics: Any, promised: Any) -> dict[str, Any]:
@@ -110,4 +124,9 @@ def _write(events: Any, log: Path | None, timeline: Path | None) -> None:
     if timeline is not None:
         from dse.report.timeline import write_timeline
 
-        write_timeline(frame.filter(pl.col("kind") == "step"), timeline)
+        try:
+            write_timeline(frame.filter(pl.col("kind") == "step"), timeline)
+        except OSError as error:
+            raise UserError(
+                f"{timeline} cannot be written: {error}", "give another --timeline"
+            ) from error

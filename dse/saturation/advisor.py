@@ -95,7 +95,7 @@ def advise(
     `load.concurrency` and `load.n_requests` are not read: each cap is kept full. InfeasibleError
     where weights leave no room for one request, or where no cap meets `slo`.
     """
-    _refuse(deployment, tolerance)
+    _refuse(deployment, load, tolerance)
     pool = deployment.pools[0]
     memory = rank_memory(deployment, pool)
     lengths = _Lengths.of(load)
@@ -159,11 +159,19 @@ def needed_bytes(memory: RankMemory, pool: Pool, cap: int, lengths: _Lengths) ->
     return shared + cap * each + 3.0 * float(deviation)
 
 
-def _refuse(deployment: Deployment, tolerance: float) -> None:
+def _refuse(deployment: Deployment, load: Load, tolerance: float) -> None:
     if deployment.is_disaggregated:
         raise UserError("a batch cap is advised for one pool", "give the decode pool by itself")
     if not 0.0 <= tolerance < 1.0:
         raise UserError(f"tolerance is {tolerance}", "give a share from 0 to 1, as in 0.03")
+    lengths = _Lengths.of(load)
+    tokens = lengths.isl + lengths.osl
+    if tokens > deployment.model.max_context_tokens:
+        raise UserError(
+            f"a request of {tokens:,.0f} tokens is longer than the context of "
+            f"{deployment.model.name}, {deployment.model.max_context_tokens:,}",
+            "shorten the requests",
+        )
 
 
 def _caps(memory: RankMemory, pool: Pool, lengths: _Lengths) -> NDArray[np.intp]:

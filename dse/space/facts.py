@@ -33,7 +33,8 @@ def annotation_of(path: str) -> Any:
         annotation = _step(annotation, key, ".".join([root, *keys[: index + 1]]))
     if not keys or _record_of(annotation) is not None:
         inside = ", ".join(f"{path}.{key}" for key in _fields(_record_of(annotation)))
-        raise SpaceError(f"{path!r} is a whole record", f"vary one of {inside}")
+        remedy = f"vary one of {inside}" if inside else "it is chosen as a whole, by the profile"
+        raise SpaceError(f"{path!r} is a whole record", remedy)
     return annotation
 
 

@@ -27,6 +27,8 @@ inference traces (arXiv:2311.18677)."""
 
 MOONCAKE_BLOCK_TOKENS = 512
 MS_PER_S = 1000.0
+WHOLE = ("isl", "osl", "priority")
+MOST_WHOLE = 2**53
 _READERS: Mapping[str, Callable[[Path], pl.DataFrame]] = {
     ".csv": pl.read_csv,
     ".jsonl": pl.read_ndjson,
@@ -49,6 +51,7 @@ def read_trace(path: str | Path) -> Trace:
     if missing:
         wanted = "; ".join(f"{word}: one of {', '.join(COLUMNS[word])}" for word in missing)
         raise StudyError(f"{file}: no column for {wanted}", f"it has {', '.join(frame.columns)}")
+    _require_numbers(file, frame, names)
     rows = _rows(file, _named(frame, names))
     plain = [
         (r.arrival_s, r.isl_tokens, r.osl_tokens, r.session, r.priority, r.hash_ids) for r in rows
@@ -70,6 +73,28 @@ def _frame(file: Path) -> pl.DataFrame:
     return frame
 
 
+def _require_numbers(file: Path, frame: pl.DataFrame, names: Mapping[str, str | None]) -> None:
+    """Lengths and priorities are whole numbers, arrivals not negative; the first fault is named."""
+    for word in WHOLE:
+        name = names[word]
+        if name is not None:
+            whole = pl.col(name).cast(pl.Float64, strict=False)
+            faulty = ~((whole == whole.floor()) & (whole.abs() <= MOST_WHOLE))
+            _refuse(file, frame, name, faulty, "write a whole number")
+    name = names["arrival"]
+    if name is not None and frame.schema[name].is_numeric():
+        _refuse(file, frame, name, pl.col(name) < 0, "count from the start of the trace")
+
+
+def _refuse(file: Path, frame: pl.DataFrame, name: str, faulty: pl.Expr, remedy: str) -> None:
+    """A StudyError at the first row that is `faulty` and not empty, whose column is `name`."""
+    where = pl.col(name).is_not_null() & faulty.fill_null(value=True)
+    bad = frame.with_row_index("at").filter(where)
+    if bad.height:
+        row = bad.row(0, named=True)
+        raise StudyError(f"{file}: row {row['at'] + 1}, column {name}: {row[name]!r}", remedy)
+
+
 def _column(frame: pl.DataFrame, word: str) -> str | None:
     return next((name for name in COLUMNS[word] if name in frame.columns), None)
 
@@ -77,6 +102,8 @@ def _column(frame: pl.DataFrame, word: str) -> str | None:
 def _named(frame: pl.DataFrame, names: Mapping[str, str | None]) -> pl.DataFrame:
     """Return the trace's columns by our words: arrival in seconds from the first, sorted."""
     found = frame.select(pl.col(name).alias(word) for word, name in names.items() if name)
+    whole = [word for word in WHOLE if names[word]]
+    found = found.with_columns(pl.col(whole).cast(pl.Float64).cast(pl.Int64))
     if found.schema["arrival"] == pl.String:
         when = pl.col("arrival").str.to_datetime(time_unit="us", strict=False)
         seconds = when.dt.timestamp("us").cast(pl.Float64) / 1e6

@@ -65,3 +65,21 @@ def test_two_pools_are_refused(capsys):
     )  # fmt: skip
     assert code == 2
     assert "one pool" in json.loads(out)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--trace", "requests.csv"), "takes no --trace"),
+        (("--rate", "5"), "takes no --rate"),
+        (("--concurrency", "5"), "takes no --concurrency"),
+        (("--requests", "5"), "takes no --requests"),
+        (("--slo-e2e", "0s"), "--slo-e2e of 0 s"),
+        (("--isl", "8000"), "longer than the context of Llama-2-7B"),
+    ],
+)
+def test_what_the_advisor_would_not_read_is_refused(capsys, more, words):
+    kept = SWEEP[:8] + (() if "--isl" in more else SWEEP[8:10]) + SWEEP[10:]
+    code, out, _ = run(capsys, *kept, *more, "--json")
+    assert code == 2
+    assert words in json.loads(out)["error"]["message"]

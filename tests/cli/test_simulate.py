@@ -76,3 +76,37 @@ def test_what_does_not_fit_exits_3(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["simulate", "--model", "llama-3.1-70b", "--gpu", "h100-sxm", "--json"]
     assert code(*flags) == 3
     assert "left for KV" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--rate", "5"), "--rate is given beside --trace"),
+        (("--concurrency", "5"), "--concurrency is given beside --trace"),
+        (("--isl", "500"), "--isl is given beside --trace"),
+        (("--prefix-cached", "5"), "--prefix-cached is given beside --trace"),
+        (("--requests", "3"), "which has 2"),
+    ],
+)
+def test_a_flag_that_a_trace_would_override_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, more: tuple[str, ...], words: str
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,isl,osl\n0,100,5\n0.5,200,10\n", "utf-8")
+    assert code(*FLAGS[:5], "--trace", str(trace), *more, "--json") == 2
+    assert words in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+def test_an_unknown_tier_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code(*FLAGS[:5], "--tier", "exact", "--json") == 2
+    assert "no kernel tier 'exact'" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+@pytest.mark.parametrize("flag", ["--log", "--timeline"])
+def test_a_file_that_cannot_be_written_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, flag: str
+) -> None:
+    assert code(*FLAGS, flag, str(tmp_path / "none" / "run.html"), "--json") == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "cannot be written" in error["message"]
+    assert error["remedy"] == f"give another {flag}"

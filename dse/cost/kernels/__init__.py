@@ -5,8 +5,9 @@ One module a family (`KERNELS`) says what limits a kernel and which features dec
 """
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
-from dse.base.errors import CatalogError
+from dse.base.errors import CatalogError, UserError
 from dse.base.family import Family
 from dse.cost.kernels import _coefficients, _reference
 from dse.cost.kernels._base import KernelModel
@@ -41,8 +42,11 @@ def kernel_model(
     `engine_impl` names an engine (`vllm`, `sglang`, `trtllm`) or an implementation (`fa3`), or
     several, best first; others get the default order. `named` puts one before them for a family or
     a number format of it (`{"gemm/fp8": "sglang"}`). `without` names GPUs whose tables the cross
-    tier must not see. CatalogError where tier `target` is asked of a GPU without a table.
+    tier must not see. CatalogError where tier `target` is asked of a GPU without a table,
+    UserError for an unknown tier.
     """
+    if tier not in get_args(Tier):
+        raise UserError(f"no kernel tier {tier!r}", f"one of {', '.join(get_args(Tier))}")
     if tier == "roofline":
         return RooflineKernels(gpu=gpu)
     own = None if tier == "cross" else _reference.target(gpu)
