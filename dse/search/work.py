@@ -153,7 +153,7 @@ def _mixed(case: Case, steps: Steps) -> float:
     most = min(case.batch * chunks, decode)
     box = _Box(rate=rate, decode=decode, prompt=prompt, q=q, chunks=chunks, most=most)
     plane = max(box.tangent(steps.tokens_s, steps.rows_s, share) for share in _TANGENTS)
-    return plane + kv + float(pairs[0])
+    return float(plane + kv + float(pairs[0]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +179,8 @@ class _Box:
         a, da = float(tokens.at(m)[0]), float(tokens.slope(m)[0])
         h, dh = float(rows.at(n)[0]), float(rows.slope(n)[0])
         if m[0] > tokens.x[-1]:
-            return 0.0
+            # Nothing is known there; zero would be a claim, as attention beside KV may be negative.
+            return -np.inf
         value = self.rate * (self.decode - x) + s * (a + h)
         by_s = a - da * m[0] + h - dh * n[0]
         by_x = -self.rate + self.q * da + dh
