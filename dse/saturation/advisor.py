@@ -207,7 +207,7 @@ def _sweep(
     curves = replace(curves, max_seqs=per_lane)
     lanes: Array = np.asarray(curves.lanes)
     full = replace(load, concurrency=per_lane * lanes, n_requests=np.inf)
-    return throughput(curves, np.arange(len(caps)), full)
+    return throughput(curves, np.arange(len(caps)), full, kept_full=True)
 
 
 def _rank_at(deployment: Deployment, pool: Pool, cap: int) -> RankMemory:

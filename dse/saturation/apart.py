@@ -24,11 +24,13 @@ def throughput_apart(
     """
     index = np.asarray(which, dtype=np.intp)
     prompts = replace(load, osl_tokens=1.0, osl_cv2=0.0, n_requests=np.inf)
-    most = throughput(prefill, which, replace(prompts, concurrency=PLENTY)).req_per_s
-    alone = throughput(prefill, which, replace(prompts, concurrency=1.0))
+    most = throughput(
+        prefill, which, replace(prompts, concurrency=PLENTY), kept_full=True
+    ).req_per_s
+    alone = throughput(prefill, which, replace(prompts, concurrency=1.0), kept_full=True)
     concurrency = np.asarray(load.concurrency, dtype=float)
     # Equal requests come back as one wave, which the prefill pool takes in batches of its budget.
-    wave = throughput(prefill, which, prompts).e2e_s
+    wave = throughput(prefill, which, prompts, kept_full=True).e2e_s
     prompt = np.asarray(load.isl_tokens, dtype=float) - np.asarray(load.cached_tokens)
     budget = np.asarray(prefill.budget_tokens)[index] * np.asarray(prefill.lanes)[index]
     batches = np.maximum(concurrency * prompt / budget, 1.0)
@@ -37,7 +39,7 @@ def throughput_apart(
     before_s = first_s + np.asarray(transfer_s, dtype=float)
     answers = replace(load, received_tokens=load.isl_tokens)
     in_decode = _left_for_decode(decode, which, answers, concurrency, most, before_s)
-    found = throughput(decode, which, replace(answers, concurrency=in_decode))
+    found = throughput(decode, which, replace(answers, concurrency=in_decode), kept_full=True)
     # Fewer than one request in decode at a time: what a lone one takes sets the rate.
     lone = concurrency / (before_s + found.e2e_s)
     rate = np.minimum(np.minimum(found.req_per_s, most), np.nan_to_num(lone))
@@ -73,7 +75,7 @@ def _left_for_decode(
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
         count = np.exp(middle)
-        rate = throughput(decode, which, replace(load, concurrency=count)).req_per_s
+        rate = throughput(decode, which, replace(load, concurrency=count), kept_full=True).req_per_s
         fits = (count + rate * before_s <= concurrency) & (rate <= most_per_s)
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return np.exp(low)

@@ -45,6 +45,7 @@ class Lane:
         self.budget, self.arrival_s = self._of("budget_tokens"), self._of("arrival_s")
         self.tokens_per_step = self._of("tokens_per_step")
         self._drafts = bool(np.any(self.q > 1))
+        self.is_once = concurrency >= n_requests
         concurrency = np.minimum(concurrency, n_requests)
         self.n_active = np.minimum(self.lanes, concurrency)
         self.in_flight = concurrency / self.n_active

@@ -7,7 +7,7 @@ token budget; a request takes `D` decode steps and `ISL / P` prompt steps of `P`
 contexts average `ISL + OSL·(1 + cv²)/2`, and the pool holds no more of them than fit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,9 +42,13 @@ class Steady:
     step_s: Array
 
 
-def throughput(curves: Curves, which: ArrayLike, load: Load) -> Steady:
-    """Predict each point: deployment `which` of `curves` under its entry of `load`."""
-    lane = Lane.of(curves, which, load)
+def throughput(curves: Curves, which: ArrayLike, load: Load, *, kept_full: bool = False) -> Steady:
+    """Predict each point: deployment `which` of `curves` under its entry of `load`.
+
+    `load.concurrency` counts the requests on their way through the API server as well; where
+    `kept_full`, only those that the engines have.
+    """
+    lane = Lane.of(curves, which, load if kept_full else _inside(curves, which, load))
     cycle = cycle_of(lane)
     drain = drain_of(lane, cycle)
     rate = 1.0 / (1.0 / cycle.req_per_s + drain.extra_s / lane.n_requests)
@@ -69,3 +73,19 @@ def throughput(curves: Curves, which: ArrayLike, load: Load) -> Steady:
         kv_bytes=np.where(lane.holds, cycle.n_decode * lane.request_bytes * lane.pp, 0.0),
         step_s=held * cycle.step_s,
     )
+
+
+def _inside(curves: Curves, which: ArrayLike, load: Load) -> Load:
+    """The load that the engines have, without the requests which the API server still holds.
+
+    Little's law: of `K` in flight, `X·Z` spend their `Z` seconds there, at a rate `X` of at most
+    `K / (R + Z)` with `R` seconds in the engine. Without successors (all at once) none do.
+    """
+    lane = Lane.of(curves, which, load)
+    if not np.any(lane.arrival_s > 0):
+        return load
+    most_req_per_s = cycle_of(lane).req_per_s
+    inside_s = lane.most / most_req_per_s
+    req_per_s = np.minimum(most_req_per_s, lane.in_flight / (inside_s + lane.arrival_s))
+    in_api = np.where(lane.is_once, 0.0, req_per_s * lane.arrival_s)
+    return replace(load, concurrency=(lane.in_flight - in_api) * lane.n_active)

@@ -201,3 +201,19 @@ def test_points_do_not_see_each_other():
         alone = predict(deployments[deployment], concurrency=load, isl_tokens=500, osl_tokens=100)
         assert value(alone.output_tok_per_s) == pytest.approx(together.output_tok_per_s[i])
         assert value(alone.ttft_s) == pytest.approx(together.ttft_s[i])
+
+
+def test_what_the_api_server_holds_is_in_flight_but_on_no_engine():
+    """A closed loop of one: a request takes its seconds in the engine and those in the server."""
+    host = worlds.engine().host
+    hosts = (host, replace(host, arrival_s=0.5))
+    quick, slow = (tiny(by=worlds.engine(host=each)) for each in hosts)
+    load = Load(concurrency=1.0, isl_tokens=100.0, osl_tokens=20.0)
+    alone, held = (throughput(stack([curve_of(each)]), 0, load) for each in (quick, slow))
+    assert 1.0 / held.req_per_s == pytest.approx(1.0 / alone.req_per_s + 0.5, rel=1e-6)
+    assert held.tpot_s == pytest.approx(alone.tpot_s)
+    full = throughput(stack([curve_of(slow)]), 0, load, kept_full=True)
+    assert full.req_per_s == pytest.approx(alone.req_per_s)
+    once = throughput(stack([curve_of(slow)]), 0, replace(load, n_requests=1.0))
+    at_once = throughput(stack([curve_of(quick)]), 0, replace(load, n_requests=1.0))
+    assert once.req_per_s == pytest.approx(at_once.req_per_s)
