@@ -1,5 +1,6 @@
 """Advice as people read it: the answer, the curve with its knee, uses of the freed KV."""
 
+import math
 from collections.abc import Sequence
 
 from rich.console import Group
@@ -120,4 +121,4 @@ def _uses(advice: Advice) -> Table:
 
 
 def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.1f} ms"
+    return "-" if math.isnan(seconds) else f"{1e3 * seconds:.1f} ms"

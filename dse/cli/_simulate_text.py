@@ -49,12 +49,16 @@ def _figures(found: Mapping[str, Any]) -> list[str]:
         f"{f['n_rejected']} refused",
         f"tokens     {f['output_tok_per_s']:,.0f} tok/s out, {f['total_tok_per_s']:,.0f} with "
         f"prompts; per GPU {f['output_tok_per_s_per_gpu']:,.1f}; per user "
-        f"{f['tok_per_s_per_user']:.1f}",
+        f"{_one_digit(f['tok_per_s_per_user'])}",
         f"steps      {f['n_steps']}, {f['batch_mean']:.1f} requests each; MFU {f['mfu']:.1%}, "
         f"MBU {f['mbu']:.1%}; {f['joules_per_output_token']:.3g} J per output token",
         f"KV cache   {f['kv_mean_fraction']:.1%} full, {f['kv_peak_fraction']:.1%} at most; "
         f"{f['n_preemptions']} preemptions; {f['prefix_hit_fraction']:.1%} of prompt tokens cached",
     ]
+
+
+def _one_digit(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.1f}"
 
 
 def seconds(value: float) -> str:

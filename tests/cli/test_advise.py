@@ -83,3 +83,9 @@ def test_what_the_advisor_would_not_read_is_refused(capsys, more, words):
     code, out, _ = run(capsys, *kept, *more, "--json")
     assert code == 2
     assert words in json.loads(out)["error"]["message"]
+
+
+def test_outputs_of_one_token_have_no_tpot(capsys):
+    code, out, _ = run(capsys, *SWEEP[:-1], "1")
+    assert code == 0
+    assert "nan" not in out

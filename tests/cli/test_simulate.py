@@ -110,3 +110,8 @@ def test_a_file_that_cannot_be_written_is_named(
     error = json.loads(capsys.readouterr().out)["error"]
     assert "cannot be written" in error["message"]
     assert error["remedy"] == f"give another {flag}"
+
+
+def test_outputs_of_one_token_have_no_tpot(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code(*FLAGS[:5], "--osl", "1", "--tier", "roofline") == 0
+    assert "nan" not in capsys.readouterr().out
