@@ -81,7 +81,8 @@ def _nothing(outcome: Outcome, subject: Subject) -> str:
     text = f"None of {n:,} candidates keeps {subject.slo_text()} and the study's constraints."
     if outcome.near_misses.height:
         row = outcome.near_misses.row(0, named=True)
-        text += f" The nearest miss: {label(row)} on {row.get('gpu')}: {row.get('reason')}."
+        reason = str(row.get("reason")).replace("_", " ")
+        text += f" The nearest miss: {label(row)} on {row.get('gpu')}: {reason}."
     return text
 
 
