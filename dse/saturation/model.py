@@ -48,10 +48,11 @@ def throughput(curves: Curves, which: ArrayLike, load: Load, *, kept_full: bool 
     `load.concurrency` counts the requests on their way through the API server as well; where
     `kept_full`, only those that the engines have.
     """
-    lane = Lane.of(curves, which, load if kept_full else _inside(curves, which, load))
+    asked = Lane.of(curves, which, load)
+    lane = asked if kept_full else _inside(asked, curves, which, load)
     cycle = cycle_of(lane)
-    drain = drain_of(lane, cycle)
-    rate = 1.0 / (1.0 / cycle.req_per_s + drain.extra_s / lane.n_requests)
+    drain = drain_of(asked, cycle)  # a wave is of all in flight, wherever they are
+    rate = 1.0 / (1.0 / cycle.req_per_s + drain.extra_s / asked.n_requests)
     mixed = (1.0 - drain.share) * cycle.tpot_s + drain.share * drain.tpot_s - drain.first_s
     tpot = np.where(lane.schedule == 2, cycle.decode_s, mixed * lane.preempted())
     tpot = np.where(lane.decode_steps > 0, tpot / lane.tokens_per_step, np.nan)
@@ -75,17 +76,17 @@ def throughput(curves: Curves, which: ArrayLike, load: Load, *, kept_full: bool 
     )
 
 
-def _inside(curves: Curves, which: ArrayLike, load: Load) -> Load:
-    """The load that the engines have, without the requests which the API server still holds.
+def _inside(lane: Lane, curves: Curves, which: ArrayLike, load: Load) -> Lane:
+    """The `lane` that the engines have, without the requests which the API server still holds.
 
     Little's law: of `K` in flight, `X·Z` spend their `Z` seconds there, at a rate `X` of at most
     `K / (R + Z)` with `R` seconds in the engine. Without successors (all at once) none do.
     """
-    lane = Lane.of(curves, which, load)
     if not np.any(lane.arrival_s > 0):
-        return load
+        return lane
     most_req_per_s = cycle_of(lane).req_per_s
     inside_s = lane.most / most_req_per_s
     req_per_s = np.minimum(most_req_per_s, lane.in_flight / (inside_s + lane.arrival_s))
     in_api = np.where(lane.is_once, 0.0, req_per_s * lane.arrival_s)
-    return replace(load, concurrency=(lane.in_flight - in_api) * lane.n_active)
+    concurrency = (lane.in_flight - in_api) * lane.n_active
+    return Lane.of(curves, which, replace(load, concurrency=concurrency))
