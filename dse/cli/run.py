@@ -83,7 +83,7 @@ def report_folder(study: Path) -> Path:
     return project_of(study) / "reports" / study.stem
 
 
-def tell(ran: "Ran", page: Path, *, json: bool) -> int:
+def tell(ran: "Ran", page: Path | None, *, json: bool) -> int:
     """Print what a run found; its exit code: 0, 1 for a void certificate, 3 for an empty front."""
     from dse.report.terminal import summary
 
@@ -118,7 +118,7 @@ def _interrupted(store: Path, *, json: bool) -> int:
     return fail(Interrupted(f"interrupted; what was simulated is in {store}", again), as_json=json)
 
 
-def document(ran: "Ran", page: Path) -> dict[str, Any]:
+def document(ran: "Ran", page: Path | None) -> dict[str, Any]:
     """The answer as the JSON document of the command line's contract."""
     outcome, funnel = ran.outcome, ran.outcome.funnel
     front = [_slim(row) for row in outcome.front.head(MOST_ROWS).iter_rows(named=True)]
@@ -141,7 +141,7 @@ def document(ran: "Ran", page: Path) -> dict[str, Any]:
             key: outcome.certificate[key] for key in ("valid", "statement", "method", "tolerance")
         },
         "notes": list(outcome.notes),
-        "report": str(page),
+        "report": None if page is None else str(page),
         "store": str(ran.store),
         "run": ran.run_id,
         "cpu_s": ran.cpu_s,

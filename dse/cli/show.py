@@ -5,7 +5,7 @@ from pathlib import Path
 from dse.base.errors import StoreError
 from dse.cli._output import Json
 from dse.cli.check import Settings
-from dse.cli.run import report_folder, tell
+from dse.cli.run import tell
 
 
 def show(
@@ -39,4 +39,5 @@ def show(
         raise StoreError(f"{where} does not exist", f"dse run {study}")
     with Store.open(where) as opened:
         ran = stored(asked, opened)
-    return tell(ran, report_folder(study) / "index.html", json=json)
+    # The page that stands in the report folder may be of another run: `dse report` writes this one.
+    return tell(ran, None, json=json)
