@@ -38,11 +38,11 @@ _READERS: Mapping[str, Callable[[Path], pl.DataFrame]] = {
 
 
 def read_trace(path: str | Path) -> Trace:
-    """Return the requests of a trace file in order of arrival, the first at 0 s.
+    """Return the requests of a trace file, which stand in order of arrival; the first is at 0 s.
 
     A number is seconds, but milliseconds in the column `timestamp` (Mooncake); a text is a date and
-    time (Azure). `hash_ids` name blocks of 512 tokens. Rows without tokens, missing columns and
-    files that cannot be read are a `StudyError`.
+    time (Azure). `hash_ids` name blocks of 512 tokens. Rows without tokens or out of order, missing
+    columns and files that cannot be read are a `StudyError`.
     """
     file = Path(path)
     frame = _frame(file)
@@ -52,7 +52,9 @@ def read_trace(path: str | Path) -> Trace:
         wanted = "; ".join(f"{word}: one of {', '.join(COLUMNS[word])}" for word in missing)
         raise StudyError(f"{file}: no column for {wanted}", f"it has {', '.join(frame.columns)}")
     _require_numbers(file, frame, names)
-    rows = _rows(file, _named(frame, names))
+    named = _named(frame, names)
+    _require_order(file, named, names)
+    rows = _rows(file, named)
     plain = [
         (r.arrival_s, r.isl_tokens, r.osl_tokens, r.session, r.priority, r.hash_ids) for r in rows
     ]
@@ -100,7 +102,7 @@ def _column(frame: pl.DataFrame, word: str) -> str | None:
 
 
 def _named(frame: pl.DataFrame, names: Mapping[str, str | None]) -> pl.DataFrame:
-    """Return the trace's columns by our words: arrival in seconds from the first, sorted."""
+    """Return the trace's columns by our words: arrival in seconds from the earliest."""
     found = frame.select(pl.col(name).alias(word) for word, name in names.items() if name)
     whole = [word for word in WHOLE if names[word]]
     found = found.with_columns(pl.col(whole).cast(pl.Float64).cast(pl.Int64))
@@ -111,8 +113,16 @@ def _named(frame: pl.DataFrame, names: Mapping[str, str | None]) -> pl.DataFrame
         scale = MS_PER_S if names["arrival"] == "timestamp" else 1.0
         seconds = pl.col("arrival").cast(pl.Float64) / scale
     arrived = found.with_row_index("row").with_columns(seconds.alias("arrival"))
-    shifted = arrived.with_columns(pl.col("arrival") - pl.col("arrival").min())
-    return shifted.sort("arrival", "row")
+    return arrived.with_columns(pl.col("arrival") - pl.col("arrival").min())
+
+
+def _require_order(file: Path, frame: pl.DataFrame, names: Mapping[str, str | None]) -> None:
+    """A row that arrives before the one above it is a fault: sorting would hide a broken clock."""
+    late = frame.filter(pl.col("arrival").diff() < 0.0)
+    if late.height:
+        row = late.row(0, named=True)["row"] + 1
+        message = f"{file}: row {row}, column {names['arrival']}: arrives before the row above it"
+        raise StudyError(f"{message}; {late.height} such rows", "sort the trace by arrival")
 
 
 def _rows(file: Path, frame: pl.DataFrame) -> tuple[TraceRequest, ...]:

@@ -13,10 +13,17 @@ from dse.study.trace import read_trace
 
 def test_our_own_columns_in_seconds(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text("arrival_s,isl,osl,session\n3.0,20,4,b\n1.5,10,2,a\n")
+    path.write_text("arrival_s,isl,osl,session\n1.5,10,2,a\n3.0,20,4,b\n")
     first, second = read_trace(path).rows
     assert (first.arrival_s, first.isl_tokens, first.osl_tokens, first.session) == (0.0, 10, 2, "a")
     assert second.arrival_s == 1.5
+
+
+def test_a_row_that_arrives_before_the_one_above_is_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("arrival_s,isl,osl\n0.0,10,2\n3.0,20,4\n1.5,10,2\n")
+    with pytest.raises(StudyError, match=r"row 3, column arrival_s: arrives before .* 1 such rows"):
+        read_trace(path)
 
 
 def test_mooncake_counts_milliseconds_and_names_blocks(tmp_path):
