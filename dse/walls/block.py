@@ -24,8 +24,9 @@ from dse.walls.kinds import Wall
 Array = NDArray[np.float64]
 Codes = NDArray[np.int8]
 SURVIVOR = -1
-# Points whose arrays stay well below 128 KiB: the allocator maps and clears larger ones anew.
-BLOCK_POINTS = 2**13
+# Points that are judged at once: arrays of half a MiB still fit the caches, and each call of numpy
+# outweighs what Python spends around it, so that threads do not wait for one another.
+BLOCK_POINTS = 2**16
 # Pairs of structure and context that `prune` holds at once.
 BLOCK_PAIRS = 2**15
 
