@@ -5,7 +5,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from dse.base.errors import StoreError
 from dse.cli._output import Json, emit_json
 from dse.cli.check import Settings
 from dse.cli.run import report_folder
@@ -46,22 +45,13 @@ def report(
     """
     import sys
 
-    from dse.pipeline.api import store_path
-    from dse.pipeline.stored import stored
-    from dse.report.page import DEFAULT, write
-    from dse.store import Store
-    from dse.study import load_study
+    from dse.pipeline.api import show
 
-    asked = load_study(study, scenario=scenario, set_=set_)
-    where = store or store_path(study)
-    if not where.exists():
-        raise StoreError(f"{where} does not exist", f"dse run {study}")
-    with Store.open(where) as opened:
-        ran = stored(asked, opened)
+    found = show(study, store=store, scenario=scenario, set_=set_)
     wanted = tuple(name for text in format_ for name in text.split(",") if name)
-    files = write(ran.outcome, out or report_folder(study), wanted or DEFAULT)
+    files = found.write(out or report_folder(study), wanted)
     if json:
-        emit_json({"study": asked.name, "files": [str(file) for file in files]})
+        emit_json({"study": found.ran.outcome.study.name, "files": [str(file) for file in files]})
     else:
         sys.stdout.writelines(f"{file}\n" for file in files)
     return 0

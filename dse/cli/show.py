@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from dse.base.errors import StoreError
 from dse.cli._output import Json
 from dse.cli.check import Settings
 from dse.cli.run import tell
@@ -28,16 +27,8 @@ def show(
     scenario
         The scenario of the study whose overrides are laid on.
     """
-    from dse.pipeline.api import store_path
-    from dse.pipeline.stored import stored
-    from dse.store import Store
-    from dse.study import load_study
+    from dse.pipeline.api import show as answer
 
-    asked = load_study(study, scenario=scenario, set_=set_)
-    where = store or store_path(study)
-    if not where.exists():
-        raise StoreError(f"{where} does not exist", f"dse run {study}")
-    with Store.open(where) as opened:
-        ran = stored(asked, opened)
+    ran = answer(study, store=store, scenario=scenario, set_=set_).ran
     # The page that stands in the report folder may be of another run: `dse report` writes this one.
     return tell(ran, None, json=json)

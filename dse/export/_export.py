@@ -14,7 +14,7 @@ from dse.export._base import Exporter, Given, Launch
 from dse.export._script import Export, read_script
 from dse.hardware import DType
 from dse.model.ffn import UNIFORM
-from dse.run.identity import facts
+from dse.run.identity import facts, flat
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.engine import Engine
 from dse.serving.routers import RoundRobin
@@ -149,7 +149,7 @@ def _lost(asked: Deployment, found: Deployment) -> Iterator[str]:
     """What of a deployment its launch cannot carry: varied facts, a stated KV pool."""
     # Popularity of experts and routing of requests belong to the workload and to the front end.
     bare = replace(asked, routing=UNIFORM, router=RoundRobin())
-    wanted, got = (_flat(facts(_spelled_out(each))) for each in (bare, found))
+    wanted, got = (flat(facts(_spelled_out(each))) for each in (bare, found))
     differing = sorted(
         path for path in wanted.keys() | got.keys() if wanted.get(path) != got.get(path)
     )
@@ -167,16 +167,3 @@ def _spelled_out(deployment: Deployment) -> Deployment:
         for pool in deployment.pools
     ]
     return replace(deployment, pools=tuple(pools))
-
-
-def _flat(value: object, path: str = "") -> dict[str, object]:
-    if isinstance(value, Mapping):
-        pairs = [(str(key), item) for key, item in value.items()]
-    elif isinstance(value, list):
-        pairs = [(str(index), item) for index, item in enumerate(value)]
-    else:
-        return {path: value}
-    found: dict[str, object] = {}
-    for key, item in pairs:
-        found |= _flat(item, f"{path}.{key}" if path else key)
-    return found

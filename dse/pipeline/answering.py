@@ -10,9 +10,9 @@ import polars as pl
 
 from dse.base.errors import StudyError
 from dse.evidence.intervals import banded
-from dse.pipeline.asking import PRICE, Viewed, ceilings, mean_share, question, views
+from dse.pipeline.asking import Viewed, ceilings, mean_share, question, views
 from dse.pipeline.details import details
-from dse.pipeline.judged import Judged
+from dse.pipeline.judged import PRICE, Judged
 from dse.pipeline.misses import near_misses
 from dse.pipeline.probing import RATE, Offered, Probing, likely_rates
 from dse.report.drawn import with_words
@@ -141,7 +141,6 @@ def _sketches(results: pl.DataFrame, keys: pl.DataFrame, store: Store) -> pl.Dat
 
 
 def _funnel(judged: Judged, evaluator: Evaluator, found: Answer) -> Funnel:
-    frame = found.frame
     return Funnel(
         n_candidates=judged.n_candidates,
         illegal=dict(judged.illegal.most_common()),
@@ -152,7 +151,6 @@ def _funnel(judged: Judged, evaluator: Evaluator, found: Answer) -> Funnel:
         n_reused=evaluator.n_reused,
         n_dropped_by_bound=found.n_dropped_by_bound,
         n_failed=found.n_failed,
-        n_not_constrained=frame.filter(~pl.col("feasible")).height if frame.height else 0,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from dse.pareto import OBJECTIVES
-from dse.pipeline.judged import Judged, question_of, shared_names
+from dse.pipeline.judged import PRICE, Judged, question_of, shared_names
 from dse.run.evaluate import Evaluator
 from dse.search import Bound, Evaluate, Question, Round
 from dse.search.engine_bound import EngineBound
@@ -20,7 +20,6 @@ from dse.walls.judge import optimistic
 
 __all__ = ["Viewed", "ceilings", "mean_share", "question", "searched_columns", "views"]
 
-PRICE = "usd_per_gpu_hour"
 _UPPER_BOUND = re.compile(r'\s*"?(?P<column>\w+)"?\s*<=?\s*(?P<limit>[-+.\deE]+)\s*')
 _OPTIMISTIC = ("tpot_mean_s", "ttft_mean_s", "output_tok_per_s_per_gpu")
 

@@ -11,6 +11,7 @@ from dse.base.errors import UserError
 from dse.report.drawn import with_words
 from dse.report.layouts import label
 from dse.report.quantities import number, quantity
+from dse.run.identity import flat
 
 __all__ = ["Comparison", "Side", "compare"]
 
@@ -209,7 +210,7 @@ def _facts(matched: pl.DataFrame) -> Iterator[str]:
     for row in matched.select("facts_a", "facts_b").iter_rows(named=True):
         if not row["facts_a"] or not row["facts_b"] or row["facts_a"] == row["facts_b"]:
             continue
-        before, after = (_flat(json.loads(row[f"facts_{mark}"])) for mark in "ab")
+        before, after = (flat(json.loads(row[f"facts_{mark}"])) for mark in "ab")
         for path in before.keys() | after.keys():
             if before.get(path) != after.get(path):
                 key = (path, _short(before.get(path)), _short(after.get(path)))
@@ -247,19 +248,6 @@ def _terms(matched: pl.DataFrame) -> Iterator[str]:
                 f"takes {100 * two / totals[1]:.0f}%: {number(one)} s → {number(two)} s, "
                 f"{100 * change:+.1f}% of all"
             )
-
-
-def _flat(value: object, path: str = "") -> dict[str, object]:
-    if isinstance(value, Mapping):
-        pairs = [(str(key), item) for key, item in value.items()]
-    elif isinstance(value, list):
-        pairs = [(str(index), item) for index, item in enumerate(value)]
-    else:
-        return {path: value}
-    found: dict[str, object] = {}
-    for key, item in pairs:
-        found |= _flat(item, f"{path}.{key}" if path else key)
-    return found
 
 
 def _short(value: object) -> str:

@@ -25,7 +25,6 @@ class Funnel:
     n_reused: int = 0
     n_dropped_by_bound: int = 0
     n_failed: int = 0
-    n_not_constrained: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,3 +90,17 @@ def physics_of(deployment: Deployment, tier: Tier = "auto") -> str:
         for pool in deployment.pools
     ]
     return physics_id(SIM_VERSION, [digest(each) for each in ids])
+
+
+def flat(value: object, path: str = "") -> dict[str, object]:
+    """The leaves of `facts` by their dotted path; items of a list by their place."""
+    if isinstance(value, Mapping):
+        pairs = [(str(key), item) for key, item in value.items()]
+    elif isinstance(value, list):
+        pairs = [(str(index), item) for index, item in enumerate(value)]
+    else:
+        return {path: value}
+    found: dict[str, object] = {}
+    for key, item in pairs:
+        found |= flat(item, f"{path}.{key}" if path else key)
+    return found
