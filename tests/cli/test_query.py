@@ -38,7 +38,12 @@ def test_json_is_one_document(path, capsys):
 
 def test_csv_and_parquet_hold_every_row(path, tmp_path, capsys):
     csv, parquet = tmp_path / "x.csv", tmp_path / "x.parquet"
-    query("SELECT gpu, [n_gpus, 1] AS pair FROM point", store=path, csv=csv, parquet=parquet)
+    query(
+        "SELECT gpu, [n_gpus, 1] AS pair FROM point ORDER BY point_id",
+        store=path,
+        csv=csv,
+        parquet=parquet,
+    )
     assert pl.read_csv(csv)["pair"][0] == "[8, 1]"
     assert pl.read_parquet(parquet)["pair"].to_list() == [[8, 1], [8, 1], [16, 1]]
     assert capsys.readouterr().out == ""
