@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -99,8 +99,13 @@ class Catalog:
         return self.files[kind][found[0]]
 
     def gpu(self, name: str) -> GPU:
-        """The GPU of this name, tag or YAML file."""
-        return self._record("gpu", name, GPU)
+        """The GPU of this name, tag or YAML file, with the kernel times that a root of one's own
+        has of it.
+        """
+        found = self._record("gpu", name, GPU)
+        tables = (root / "kernels" / f"{found.name}.json" for root in self.roots)
+        table = next((path for path in tables if path.is_file()), None)
+        return replace(found, kernel_table=str(table.absolute())) if table else found
 
     def fabric(self, name: str) -> Fabric:
         """The fabric of this name, tag or YAML file."""

@@ -27,9 +27,12 @@ def kernels(
         tuple[str, ...],
         Parameter(consume_multiple=True, help="Without a table: families of the silicon database."),
     ] = (),
-    out: Annotated[Path, Parameter(help="The folder that coefficients are written to.")] = Path(
-        "kernels"
-    ),
+    in_step: Annotated[
+        bool, Parameter(help="The table was measured inside the engine's steps, not in isolation.")
+    ] = False,
+    out: Annotated[
+        Path, Parameter(help="Folder for the coefficients: kernels/ of a catalog of yours.")
+    ] = Path("kernels"),
     json: Json = False,
 ) -> int:
     """Fit the kernel model to a table measured on one GPU, or to the installed silicon database.
@@ -45,7 +48,7 @@ def kernels(
         raise UserError(f"no family {', '.join(unknown)}", f"one of {', '.join(READERS)}")
     record, said = Catalog.load().gpu(gpu), console(stderr=True).print
     if table is not None:
-        found = calibrate_table(table, record, into=out, report=said)
+        found = calibrate_table(table, record, into=out, report=said, in_step=in_step)
     else:
         found = calibrate_kernels(
             [record], families=families or tuple(READERS), into=out, report=said

@@ -225,15 +225,16 @@ def compile_step(
         compile_stage(work_of, index, count, grid, prices, drafts)
         for index, count in _distinct_stages(work_of)
     )
-    ids = [kernels.physics_id, getattr(collectives, "physics_id", ""), engine.host]
+    host = replace(engine.host, prefill_gap=0.0) if kernels.in_step else engine.host
+    ids = [kernels.physics_id, getattr(collectives, "physics_id", ""), host]
     return StepCost(
         grid=grid,
         stages=stages,
-        host=engine.host,
+        host=host,
         q_tokens=q_tokens,
         dp=layout.dp,
         kernels_id=digest(ids),
-        launch_s=engine.host.eager_op_s * kernels_of_prompt_step(work_of),
+        launch_s=host.eager_op_s * kernels_of_prompt_step(work_of),
     )
 
 

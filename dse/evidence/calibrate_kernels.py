@@ -199,17 +199,23 @@ def calibrate_kernels(
 
 
 def calibrate_table(
-    path: Path, gpu: GPU, *, into: Path, report: Callable[[str], object] = print
+    path: Path,
+    gpu: GPU,
+    *,
+    into: Path,
+    report: Callable[[str], object] = print,
+    in_step: bool = False,
 ) -> list[SliceFit | Excluded]:
     """Fit a table in the documented schema (`dse.evidence.kernel_table`), measured on `gpu`, and
-    write its coefficients as `into`/<gpu>.json.
+    write its coefficients as `into`/<gpu>.json. `in_step`: measured inside an engine's steps.
     """
     fits = [fit_slice(part, gpu) for part in read_kernel_table(path, gpu.name)]
     for each in fits:
         report(line(each))
     into.mkdir(parents=True, exist_ok=True)
     kept = [each for each in fits if isinstance(each, SliceFit)]
-    write(into / f"{gpu.name}.json", _table(gpu, kept, source=path.name))
+    table = replace(_table(gpu, kept, source=path.name), in_step=in_step)
+    write(into / f"{gpu.name}.json", table)
     return fits
 
 

@@ -18,6 +18,7 @@ UNREAD = frozenset(
     {
         "conflicts",
         "hbm_datasheet_bytes",
+        "kernel_table",
         "name",
         "note",
         "notes",

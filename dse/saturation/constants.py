@@ -99,6 +99,11 @@ class ConstantKernels:
     constants: Constants
 
     @property
+    def in_step(self) -> bool:
+        """The host's terms are fitted beside these constants."""
+        return False
+
+    @property
     def tier(self) -> str:
         """`cross`: no kernel of the target was measured."""
         return "cross"

@@ -1,5 +1,6 @@
 """Every command that the documentation shows is run as it stands, on a small study."""
 
+import itertools
 import json
 import re
 import shlex
@@ -12,7 +13,7 @@ from tests.pipeline.projects import HERE, SMALL, Project, dse
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "dse/skill.md"]
-SHELL = re.compile(r"```(?:sh)?\n(.*?)```", flags=re.DOTALL)
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 
 def commands() -> list[str]:
@@ -20,7 +21,8 @@ def commands() -> list[str]:
     found = []
     for page in PAGES:
         text = page.read_text("utf-8")
-        lines = [line for block in SHELL.findall(text) for line in block.splitlines()]
+        blocks = [block for kind, block in FENCED.findall(text) if kind in ("", "sh")]
+        lines = [line for block in blocks for line in block.splitlines()]
         lines += [line[4:] for line in text.splitlines() if line.startswith("    dse ")]
         found += [line for line in lines if line.startswith("dse ")]
     return list(dict.fromkeys(re.sub(r"\s+#.*", "", line).strip() for line in found))
@@ -38,7 +40,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     facts = ("--base", "h200", "--set", "hbm=288 GB")
     assert dse("catalog", "add", "gpu", "H400", *facts, *mine).code == 0
     assert dse("catalog", "add", config, "--name", "my-model", "--source", "x", *mine).code == 0
+    (made.folder / "sweep.csv").write_text(kernel_sweep())
     return made
+
+
+def kernel_sweep() -> str:
+    """GEMMs of a GPU with 288 GB at three quarters of an H200's FLOP/s and 5 µs a launch."""
+    lines = ["family,engine,implementation,latency_us,m,n,k,weights,activations"]
+    for m, n, k in itertools.product(range(64, 2048, 128), (2048, 4096, 8192), (2048, 4096, 8192)):
+        microseconds = 5.0 + 2.0 * m * n * k / (0.75 * 989.4e6)
+        lines.append(f"gemm,vllm,cublas,{microseconds:.3f},{m},{n},{k},bf16,bf16")
+    return "\n".join(lines) + "\n"
 
 
 def test_there_are_commands_of_every_kind():

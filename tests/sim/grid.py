@@ -26,6 +26,7 @@ class GridKernels:
     """Times of `folder`'s dense.csv, per_sequence.csv and attention.csv, linear in between."""
 
     tier = "target"
+    in_step = True
     physics_id = "grid"
 
     def __init__(self, folder: Path) -> None:

@@ -25,11 +25,7 @@ SETTINGS = {"max_num_batched_tokens": 2048, "max_num_seqs": 256}
 def replayed() -> Deployment:
     catalog = Catalog.load()
     model, gpu = catalog.model("llama-3.1-8b"), catalog.gpu("rtx-4090")
-    profile = catalog.engine("vllm@0.19")
-    # The profile's gap beside prompts was fitted to data-centre GPUs, whose kernels are priced by
-    # another table; this grid was measured in the steps that it prices.
-    host = replace(profile.host, prefill_gap=0.0)
-    engine = replace(profile, host=host, **SETTINGS)
+    engine = replace(catalog.engine("vllm@0.19"), **SETTINGS)
     fabric = catalog.fabric(gpu.fabric)
     pool = Pool(gpu=gpu, fabric=fabric, layout=Layout(), engine=engine)
     precision = precision_of(model, gpu, weights=model.checkpoint, kv=model.checkpoint)

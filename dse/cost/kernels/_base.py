@@ -9,8 +9,13 @@ class KernelModel(Protocol):
     """Prices ops on one GPU. Array fields give arrays of seconds.
 
     `tier` is `roofline` (peaks, no launch: what walls use), `cross` (no measurement on the target)
-    or `target`. `physics_id` digests the coefficients that price a point.
+    or `target`. `physics_id` digests the coefficients that price a point. `in_step` says that times
+    were taken inside the engine's own steps: what a step takes beyond isolated kernels
+    (`EngineHost.prefill_gap`) is then in them, and is not added again.
     """
+
+    @property
+    def in_step(self) -> bool: ...
 
     @property
     def tier(self) -> str: ...

@@ -7,7 +7,7 @@ network of a slice is base64 of little-endian float32, layer after layer; there 
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dse.base.digest import digest
+from dse.base.errors import CatalogError
 from dse.cost.kernels._head import Head
 from dse.cost.kernels._transfer import Traits
 from dse.hardware.gpu import GPU
@@ -81,7 +82,8 @@ class KernelSlice:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelTable:
     """All slices of one GPU. `digest` identifies the coefficients, `provenance` tells their origin;
-    `gpu_facts` are what similarity to another GPU is judged by.
+    `gpu_facts` are what similarity to another GPU is judged by. `in_step`: measured inside an
+    engine's steps, not kernel by kernel.
     """
 
     gpu: str
@@ -90,11 +92,20 @@ class KernelTable:
     provenance: Mapping[str, str]
     slices: tuple[KernelSlice, ...]
     digest: str
+    in_step: bool = False
 
     @property
     def traits(self) -> Traits:
         """Traits of the GPU that the table was measured on."""
         return Traits(**{name: self.gpu_facts[name] for name in Traits.__dataclass_fields__})
+
+    def over(self, other: "KernelTable") -> "KernelTable":
+        """This table, completed by slices of `other` in families and formats that it lacks."""
+        has = {(each.family, each.variant) for each in self.slices}
+        lent = tuple(each for each in other.slices if (each.family, each.variant) not in has)
+        return replace(
+            self, slices=(*self.slices, *lent), digest=digest((self.digest, other.digest))
+        )
 
     def find(self, family: str, variant: str) -> tuple[KernelSlice, ...]:
         """Slices of a family in one number format."""
@@ -130,7 +141,19 @@ def load(gpu: str) -> KernelTable:
 
 
 def read(path: Path) -> KernelTable:
-    """A coefficient file."""
+    """A coefficient file, parsed once for each of its states. CatalogError if it is not one."""
+    try:
+        return _parsed(path, path.stat().st_mtime_ns)
+    except OSError as error:
+        raise CatalogError(f"{path}: {error.strerror}", "the file must be where it was") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise CatalogError(
+            f"{path}: no kernel coefficients ({error})", "write it with `dse calibrate kernels`"
+        ) from error
+
+
+@cache
+def _parsed(path: Path, _changed_ns: int) -> KernelTable:
     text = path.read_bytes()
     data = json.loads(text)
     return KernelTable(
@@ -140,6 +163,7 @@ def read(path: Path) -> KernelTable:
         provenance=data["provenance"],
         slices=tuple(_slice(each) for each in data["slices"]),
         digest=digest(text.decode()),
+        in_step=data.get("in_step", False),
     )
 
 
@@ -147,6 +171,8 @@ def write(path: Path, table: KernelTable) -> None:
     """Write `table`, one slice a line, so that a refit changes only the lines it changed."""
     names = ("gpu", "architecture", "gpu_facts", "provenance")
     head = {name: getattr(table, name) for name in names}
+    if table.in_step:
+        head["in_step"] = True
     lines = ",\n  ".join(json.dumps(_fields(each)) for each in table.slices)
     body = json.dumps(head, indent=1)[:-2]
     path.write_text(f'{body},\n "slices": [\n  {lines}\n ]\n}}\n')

@@ -38,6 +38,10 @@ class RooflineKernels:
     gpu: GPU
 
     @property
+    def in_step(self) -> bool:
+        return False
+
+    @property
     def tier(self) -> str:
         return "roofline"
 
@@ -73,6 +77,10 @@ class FittedKernels:
     families: dict[str, Kernel]
     named: tuple[tuple[str, str], ...] = ()
     _chosen: dict[Wanted, Priced] = field(default_factory=dict, compare=False)
+
+    @property
+    def in_step(self) -> bool:
+        return self.own is not None and self.own.in_step
 
     @property
     def tier(self) -> str:

@@ -8,10 +8,12 @@ that fit a generation perfectly mispredict the next, where fixed efficiencies er
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
+from dse.base.errors import CatalogError
 from dse.cost.kernels import _coefficients
 from dse.cost.kernels._coefficients import KernelSlice, KernelTable
 from dse.cost.kernels._head import Head
@@ -170,8 +172,19 @@ class Wanted:
 
 
 def target(gpu: GPU) -> KernelTable | None:
-    """The table of `gpu` itself; None where there is none."""
-    return _coefficients.load(gpu.name) if gpu.name in _coefficients.gpus() else None
+    """The table of `gpu` itself; None where there is none. A table of the user's comes before the
+    shipped one, which still prices the families that it lacks.
+    """
+    shipped = _coefficients.load(gpu.name) if gpu.name in _coefficients.gpus() else None
+    if not gpu.kernel_table:
+        return shipped
+    own = _coefficients.read(Path(gpu.kernel_table))
+    if own.gpu != gpu.name:
+        raise CatalogError(
+            f"{gpu.kernel_table}: measured on {own.gpu}, not on {gpu.name}",
+            f"fit it with `dse calibrate kernels --gpu {gpu.name}`",
+        )
+    return own if shipped is None else own.over(shipped)
 
 
 def references(
