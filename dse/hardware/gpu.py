@@ -17,7 +17,7 @@ class GPU:
 
     `peak_flop_per_s` is keyed by compute format (`bf16`, `fp8`, `fp4`, `int8`, `fp32`); a format
     that is absent is one that the tensor cores do not have. `fabric` names the catalog fabric the
-    part usually stands in. `kernel_table` is a file of kernel coefficients measured on this GPU; the
+    part usually stands in. `kernel_table` is a file of kernel coefficients of this GPU; the
     catalog fills in `kernels/NAME.json` of a root.
     """
 

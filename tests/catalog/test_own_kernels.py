@@ -19,7 +19,7 @@ WIDE = Gemm(m=4096, n=8192, k=8192, weights=DType.BF16, activations=DType.BF16)
 
 
 def root(tmp_path: Path, gpu: str, *, families: tuple[str, ...], in_step: bool = False) -> Path:
-    """A catalog root with the L40S's coefficients of some families, said to be measured on `gpu`."""
+    """A catalog root with the L40S's coefficients of some families as those of `gpu`."""
     table = load("L40S")
     kept = tuple(each for each in table.slices if each.family in families)
     (tmp_path / "kernels").mkdir()
@@ -40,7 +40,8 @@ def test_an_unmeasured_gpu_becomes_a_measured_one(tmp_path: Path) -> None:
 def test_a_shipped_table_prices_the_families_that_ones_own_lacks(tmp_path: Path) -> None:
     gpu = Catalog.load(root(tmp_path, "H100-SXM", families=("gemm",))).gpu("h100-sxm")
     own, shipped = kernel_model(gpu, "vllm"), kernel_model(Catalog.load().gpu("h100-sxm"), "vllm")
-    assert isinstance(own, FittedKernels) and own.own is not None
+    assert isinstance(own, FittedKernels)
+    assert own.own is not None
     families = {each.family for each in own.own.slices}
     assert {"gemm", "decode_attention", "moe"} <= families
     assert own.seconds(WIDE) > 1.1 * shipped.seconds(WIDE), "an H100 with an L40S's efficiency"
