@@ -44,7 +44,7 @@ PRIOR_WEIGHT = 0.03  # log residual that counts as much as one prior deviation: 
 TPOT_WEIGHT = 0.5
 ROBUST_SCALE = 0.03  # residuals beyond it count linearly
 LEVEL = 0.8
-QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+QUANTILES = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -227,8 +227,10 @@ def _on_ladder(caps: NDArray[np.intp], within: NDArray[np.bool_], least: int) ->
 
 
 def _margin(fit: SaturationFit | None) -> float:
-    """How far above its prediction a latency may lie: beyond it were 5% of the fit's rows."""
-    return max(-fit.tpot_quantiles.get("0.05", 0.0), 0.0) if fit else LATENCY_MARGIN
+    """How far above its prediction a latency may lie: as far as the worst row of the fit, for a
+    bound is meant for every deployment.
+    """
+    return max(0.0, -min(fit.tpot_quantiles.values(), default=0.0)) if fit else LATENCY_MARGIN
 
 
 def _lost(fit: SaturationFit | None, tolerance: float) -> float:
