@@ -41,12 +41,12 @@ def read_trace(path: str | Path) -> Trace:
     """Return the requests of a trace file, which stand in order of arrival; the first is at 0 s.
 
     A number is seconds, but milliseconds in the column `timestamp` (Mooncake); a text is a date and
-    time (Azure). `hash_ids` name blocks of 512 tokens. Rows without tokens or out of order, missing
-    columns and files that cannot be read are a `StudyError`.
+    time (Azure). `hash_ids` name blocks of 512 tokens. Rows without tokens or out of order, columns
+    that are missing or told twice and files that cannot be read are a `StudyError`.
     """
     file = Path(path)
     frame = _frame(file)
-    names = {word: _column(frame, word) for word in COLUMNS}
+    names = {word: _column(file, frame, word) for word in COLUMNS}
     missing = [word for word in ("arrival", "isl", "osl") if names[word] is None]
     if missing:
         wanted = "; ".join(f"{word}: one of {', '.join(COLUMNS[word])}" for word in missing)
@@ -97,8 +97,11 @@ def _refuse(file: Path, frame: pl.DataFrame, name: str, faulty: pl.Expr, remedy:
         raise StudyError(f"{file}: row {row['at'] + 1}, column {name}: {row[name]!r}", remedy)
 
 
-def _column(frame: pl.DataFrame, word: str) -> str | None:
-    return next((name for name in COLUMNS[word] if name in frame.columns), None)
+def _column(file: Path, frame: pl.DataFrame, word: str) -> str | None:
+    found = [name for name in COLUMNS[word] if name in frame.columns]
+    if len(found) > 1:
+        raise StudyError(f"{file}: {' and '.join(found)} both tell {word}", "keep one of them")
+    return found[0] if found else None
 
 
 def _named(frame: pl.DataFrame, names: Mapping[str, str | None]) -> pl.DataFrame:
