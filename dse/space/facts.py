@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from dse.base.errors import SpaceError, did_you_mean
+from dse.base.family import Family
 from dse.base.keys import yaml_keys
 from dse.hardware import GPU, Fabric
 from dse.model import Model
@@ -31,10 +32,9 @@ def annotation_of(path: str) -> Any:
     annotation: Any = ROOTS[root]
     for index, key in enumerate(keys):
         annotation = _step(annotation, key, ".".join([root, *keys[: index + 1]]))
-    if not keys or _record_of(annotation) is not None:
+    if not keys or (_record_of(annotation) is not None and not _is_part(annotation)):
         inside = ", ".join(f"{path}.{key}" for key in _fields(_record_of(annotation)))
-        remedy = f"vary one of {inside}" if inside else "it is chosen as a whole, by the profile"
-        raise SpaceError(f"{path!r} is a whole record", remedy)
+        raise SpaceError(f"{path!r} is a whole record", f"vary one of {inside}")
     return annotation
 
 
@@ -111,6 +111,11 @@ def _field(record: object, key: str) -> str:
 def _record_of(annotation: Any) -> type | None:
     plain = _plain(annotation)
     return plain if isinstance(plain, type) and dataclasses.is_dataclass(plain) else None
+
+
+def _is_part(annotation: Any) -> bool:
+    """Whether a member of a family, which its kind names, is what stands there."""
+    return any(isinstance(note, Family) for note in getattr(annotation, "__metadata__", ()))
 
 
 def _plain(annotation: Any) -> Any:

@@ -119,6 +119,7 @@ class Structure:
 
 
 def _cell(value: object) -> Cell | None:
+    value = getattr(value, "kind", value)  # a part of a family is told by its kind
     assert value is None or isinstance(value, str | int | float)
     return value
 

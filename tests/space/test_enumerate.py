@@ -212,3 +212,17 @@ layout: {tp: {powers_of: 2, to: 8}, dp: {powers_of: 2, to: 8}, pp: [1, 2, 4], ep
     per_gpu = counted.n_structural // 100
     assert counted.n_structural == 100 * per_gpu
     assert counted.n_points == counted.n_structural * 10_000 > 1e8
+
+
+def test_a_part_of_a_profile_is_varied_by_its_kind(spaced, catalog):
+    text = """
+model: tiny-dense
+gpu: h200-sxm
+engine: {base: vllm, vary: {scheduler: [chunked_prefill, static]}}
+n_gpus: 1
+layout: {tp: 1}
+"""
+    found = list(structures(spaced(text), catalog))
+    kinds = [each.deployment.pools[0].engine.scheduler.kind for each in found]
+    assert kinds == ["chunked_prefill", "static"]
+    assert [each.columns["engine.scheduler"] for each in found] == kinds

@@ -58,6 +58,10 @@ def faults(spaced, text: str, **options) -> list[str]:
             "space.yaml:1:35: gpu.vary.hbm: 141 is a bare number; a size needs a unit",
         ),
         ("gpu: {base: h200-sxm, vary: {hbm: [8 TB/s]}}", "a unit of another dimension"),
+        (
+            "engine: {base: vllm, vary: {scheduler: [statc]}}",
+            "no kind 'statc'; did you mean static?",
+        ),
         ("gpu: {base: h200-sxm, vary: {ram: [8 GB]}}", "'gpu.ram' is no fact of GPU"),
         ("gpu: {base: hopper, vary: {hbm: [8 GB]}}", "'hopper' names several; vary one at a time"),
         ("any_of: {a: {layout: {tp: 1}, gpus: 3}}", "space.yaml:1:31: any_of.a.gpus: unknown key"),
