@@ -21,6 +21,7 @@ from dse.cost.lower import Program, program
 from dse.cost.stages import StageCost, StepGrid, compile_stage
 from dse.cost.tables import Array, CollectiveModel, Prices, curve, sheet
 from dse.cost.tally import Tally
+from dse.cost.vector_attention import as_engine_runs
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.engine import EngineHost
 
@@ -207,6 +208,7 @@ def compile_step(
     engine, layout = pool.engine, pool.layout
     if kernels is None:
         kernels = kernel_model(pool.gpu, engine.name, tier, named=engine.kernels)
+        kernels = as_engine_runs(kernels, pool.gpu, engine.vector_attention)
     if collectives is None:
         floor_only = tier == "roofline"
         collectives = collective_model(pool.fabric, engine.name, "floor" if floor_only else "auto")

@@ -89,12 +89,27 @@ class EngineRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VectorAttention:
+    """Decode attention of an engine whose tensor-core kernel covers few shapes: a KV head shared by
+    one of `grouped_heads` query heads, `grouped_d_heads` wide. Elsewhere the vector units of an SM
+    take `elements_per_clock` of keys and values, anew for each query head, unless HBM at
+    `hbm_share` of its bandwidth is slower.
+    """
+
+    grouped_heads: tuple[int, ...]
+    grouped_d_heads: tuple[int, ...]
+    elements_per_clock: float
+    hbm_share: Fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """An engine with its settings. `exchange` is the expert exchange backend under attention DP:
     `deepep` (all-to-all of routed tokens), `all_gather` (all-gather and reduce-scatter of all
     tokens), TEP always uses all-reduce. `kernels` maps an op
     family (`moe`), or a number format of it (`gemm/fp8`), to the implementation that runs it, or to
-    the engine whose measurements stand for it.
+    the engine whose measurements stand for it. `vector_attention` says which decode attention it
+    runs without tensor cores; None: none.
     """
 
     name: str = field(compare=False)
@@ -111,6 +126,7 @@ class Engine:
     prefix_caching: bool = True
     scheduler: Annotated[Scheduler, SCHEDULERS] = DEFAULT_SCHEDULER
     kernels: Mapping[str, str] = field(default_factory=dict)
+    vector_attention: VectorAttention | None = None
     notes: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
