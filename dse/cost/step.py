@@ -18,6 +18,7 @@ from dse.cost.collectives import collective_model
 from dse.cost.host import exposed_seconds, host_seconds, kernels_of_prompt_step
 from dse.cost.kernels import Tier, kernel_model
 from dse.cost.lower import Program, program
+from dse.cost.memo import Key, Memo
 from dse.cost.stages import StageCost, StepGrid, compile_stage
 from dse.cost.tables import Array, CollectiveModel, Prices, curve, sheet
 from dse.cost.tally import Tally
@@ -200,26 +201,57 @@ def compile_step(
     kernels: Any = None,
     collectives: CollectiveModel | None = None,
 ) -> StepCost:
-    """Compile the tables of one replica of `pool`.
+    """Compile the tables of one replica of `pool`; equal pools are compiled once.
 
     `tier` chooses the kernel model (`roofline`, `cross`, `target`, or the best there is); `kernels`
     and `collectives` replace the models of the catalog.
     """
-    engine, layout = pool.engine, pool.layout
+    if kernels is not None or collectives is not None:
+        return _compiled(deployment, pool, _prices(pool, tier, kernels, collectives))
+    of_pool = (pool.gpu, pool.fabric, pool.engine)
+    prices = _PRICES.of(of_pool, (tier,), lambda: _prices(pool, tier))
+    records, facts = decided_by(deployment, pool)
+    return _POOLS.of(records, (tier, *facts), lambda: _compiled(deployment, pool, prices))
+
+
+def decided_by(deployment: Deployment, pool: Pool) -> tuple[tuple[Any, ...], Key]:
+    """The records and the facts that decide what a replica of `pool` computes and holds: all but
+    its role and the number of replicas.
+    """
+    precision = deployment.precision
+    formats = (*precision.exceptions.items(), *precision.quantised)
+    facts = (precision.weights, precision.activations, precision.kv, precision.other, *formats)
+    shape = (pool.layout, deployment.routing, deployment.speculative, *facts)
+    return (pool.gpu, pool.fabric, pool.engine, deployment.model), shape
+
+
+# Price lists and pools at hand: those of a large study's last few GPUs, engines and layouts.
+_PRICES: Memo[Prices] = Memo(32)
+_POOLS: Memo[StepCost] = Memo(1024)
+
+
+def _prices(
+    pool: Pool, tier: Tier, kernels: Any = None, collectives: CollectiveModel | None = None
+) -> Prices:
+    """What prices the ops of `pool`: the models given, else those of the catalog."""
+    engine = pool.engine
     if kernels is None:
         kernels = kernel_model(pool.gpu, engine.name, tier, named=engine.kernels)
         kernels = as_engine_runs(kernels, pool.gpu, engine.vector_attention)
     if collectives is None:
         floor_only = tier == "roofline"
         collectives = collective_model(pool.fabric, engine.name, "floor" if floor_only else "auto")
-    prices = Prices(
+    return Prices(
         gpu=pool.gpu,
         kernels=kernels,
         collectives=collectives,
         launch_overlap=engine.host.launch_overlap,
     )
+
+
+def _compiled(deployment: Deployment, pool: Pool, prices: Prices) -> StepCost:
+    engine, speculative = pool.engine, deployment.speculative
     work_of = program(deployment, pool)
-    speculative = deployment.speculative
     q_tokens = 1 + speculative.n_draft if speculative else 1
     grid = StepGrid.of(deployment, pool, q_tokens)
     drafts = _draft_program(work_of, speculative.n_draft) if speculative else None
@@ -227,15 +259,14 @@ def compile_step(
         compile_stage(work_of, index, count, grid, prices, drafts)
         for index, count in _distinct_stages(work_of)
     )
-    host = replace(engine.host, prefill_gap=0.0) if kernels.in_step else engine.host
-    ids = [kernels.physics_id, getattr(collectives, "physics_id", ""), host]
+    host = replace(engine.host, prefill_gap=0.0) if prices.kernels.in_step else engine.host
     return StepCost(
         grid=grid,
         stages=stages,
         host=host,
         q_tokens=q_tokens,
-        dp=layout.dp,
-        kernels_id=digest(ids),
+        dp=pool.layout.dp,
+        kernels_id=digest([*prices.ids, host]),
         launch_s=host.eager_op_s * kernels_of_prompt_step(work_of),
     )
 

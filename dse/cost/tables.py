@@ -7,16 +7,18 @@ the simulator can compile them as they are.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.cost.kernels._base import KernelModel
 from dse.cost.lower import Counted
+from dse.cost.memo import Memo, shape_key
 from dse.cost.work import work
 from dse.hardware.gpu import GPU
-from dse.model.ops import Collective, Num
+from dse.model.ops import Collective, Num, Op
 
 Array = NDArray[np.float64]
 
@@ -32,16 +34,57 @@ class CollectiveModel(Protocol):
         ...
 
 
+# Ops whose prices are kept: the layouts of one pool share most of theirs.
+_KEPT_OPS = 4096
+
+
+class OpPrice(NamedTuple):
+    """One run of an op: seconds by the resource that bounds them (flop, hbm or net), seconds of its
+    arithmetic at peak, and bytes of weights and KV.
+    """
+
+    seconds: dict[str, Num]
+    flop_s: Num = 0.0
+    hbm_bytes: Num = 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Prices:
     """What prices ops: kernels of one GPU, collectives of one fabric, and the share of launches
-    that overlap the kernel before.
+    that overlap the kernel before. An op is priced once.
     """
 
     gpu: GPU
     kernels: KernelModel
     collectives: CollectiveModel
     launch_overlap: float = 0.0
+    _known: Memo[OpPrice] = field(
+        default_factory=lambda: Memo(_KEPT_OPS), init=False, compare=False, repr=False
+    )
+
+    @cached_property
+    def ids(self) -> tuple[str, str]:
+        """Digests of the coefficients of kernels and collectives."""
+        return self.kernels.physics_id, getattr(self.collectives, "physics_id", "")
+
+    def of(self, op: Op) -> OpPrice:
+        """The price of one run of `op` on the grid that its array fields span."""
+        return self._known.of((), shape_key(op), lambda: self._priced(op))
+
+    def _priced(self, op: Op) -> OpPrice:
+        if isinstance(op, Collective):
+            return OpPrice({"net": self.collectives.seconds(op)})
+        seconds = self.kernels.seconds(op)
+        if self.launch_overlap:
+            floor = self.kernels.roofline_seconds(op)
+            hidden = np.minimum(np.maximum(seconds - floor, 0.0), LAUNCH_S)
+            seconds = seconds - self.launch_overlap * hidden
+        needs = work(op)
+        flop_s, hbm_s = needs.flop_seconds(self.gpu), needs.hbm_seconds(self.gpu)
+        on_compute = np.asarray(flop_s) > np.asarray(hbm_s)
+        bound = {"flop": (seconds, on_compute), "hbm": (seconds, ~on_compute)}
+        found = {name: whole * there for name, (whole, there) in bound.items() if there.any()}
+        return OpPrice(found, flop_s, needs.hbm_bytes)
 
 
 @dataclass(slots=True)
@@ -74,23 +117,13 @@ class Priced:
 def price(ops: Iterable[Counted], prices: Prices, shape: tuple[int, ...]) -> Priced:
     """Price each op of one stage on the grid that its array fields span."""
     found = Priced(shape)
-    for counted in ops:
-        op, count = counted.op, counted.count
-        if isinstance(op, Collective):
-            found.add((op.kind, "net"), count * prices.collectives.seconds(op))
-            continue
-        seconds = prices.kernels.seconds(op)
-        if prices.launch_overlap:
-            floor = prices.kernels.roofline_seconds(op)
-            hidden = np.minimum(np.maximum(seconds - floor, 0.0), LAUNCH_S)
-            seconds = seconds - prices.launch_overlap * hidden
-        needs = work(op)
-        flop_s, hbm_s = needs.flop_seconds(prices.gpu), needs.hbm_seconds(prices.gpu)
-        on_compute = np.asarray(flop_s) > np.asarray(hbm_s)
-        found.add((op.family, "flop"), count * seconds * on_compute)
-        found.add((op.family, "hbm"), count * seconds * ~on_compute)
-        found.flop_s += count * flop_s
-        found.hbm_bytes += count * needs.hbm_bytes
+    for op, count in ((counted.op, counted.count) for counted in ops):
+        each = prices.of(op)
+        family = op.kind if isinstance(op, Collective) else op.family
+        for resource, seconds in each.seconds.items():
+            found.add((family, resource), count * seconds)
+        found.flop_s += count * each.flop_s
+        found.hbm_bytes += count * each.hbm_bytes
     return found
 
 

@@ -54,8 +54,8 @@ _SCHEMA = pl.Schema(
 )
 # Beyond so many requests × ranks a schedule takes longer to lay out than it saves.
 MOST_CELLS = 30_000
-# Cells of schedules and numbers of requests that are kept at hand.
-_KEPT_CELLS, _KEPT_REQUESTS = 4_000_000, 2_000_000
+# Cells of schedules, numbers of requests and compiled structures that are kept at hand.
+_KEPT_CELLS, _KEPT_REQUESTS, _KEPT_SPECS = 4_000_000, 2_000_000, 4096
 # Attainment is read from a sketch of latencies, whose codes are rounded by half of 0.034%.
 SKETCH_ROUNDING = 2e-4
 
@@ -74,7 +74,6 @@ class EngineBound:
     tier: str = "auto"
     slo: SLO | None = None
     _specs: dict[int, RunSpec | None] = field(default_factory=dict, init=False)
-    _compiled: dict[Key, RunSpec | None] = field(default_factory=dict, init=False)
     _offered: dict[Key, Offered | None] = field(default_factory=dict, init=False)
     _schedules: dict[Key, Schedule | None] = field(default_factory=dict, init=False)
 
@@ -121,11 +120,9 @@ class EngineBound:
 
     def _spec(self, structure: int) -> RunSpec | None:
         if structure not in self._specs:
-            deployment = self.deployments[structure]
-            shape = _shape(deployment)
-            if shape not in self._compiled:
-                self._compiled[shape] = _compiled(deployment, self.tier)
-            self._specs[structure] = _scaled(self._compiled[shape], deployment)
+            if len(self._specs) >= _KEPT_SPECS:
+                self._specs.clear()
+            self._specs[structure] = _compiled(self.deployments[structure], self.tier)
         return self._specs[structure]
 
     def _asked(self, key: tuple[Workload, int]) -> Offered | None:
@@ -135,40 +132,12 @@ class EngineBound:
         return self._offered[key]
 
 
-def _shape(deployment: Deployment) -> Key:
-    """What the tables depend on: all but the number of replicas. Records are shared by structures,
-    so their identity tells.
-    """
-    of_all = (
-        id(deployment.model),
-        id(deployment.precision),
-        id(deployment.interconnect),
-        deployment.kv_pool_bytes,
-        deployment.routing,
-        deployment.speculative,
-        deployment.router,
-    )
-    of_pools = ((id(p.gpu), id(p.fabric), id(p.engine), p.layout, p.role) for p in deployment.pools)
-    return (*of_all, *of_pools)
-
-
 def _compiled(deployment: Deployment, tier: str) -> RunSpec | None:
     try:
         return compile_run(deployment, tier)
     except DseError:
         # The simulator will say so as the point's own error.
         return None
-
-
-def _scaled(spec: RunSpec | None, deployment: Deployment) -> RunSpec | None:
-    """The same tables with the deployment's own numbers of replicas."""
-    if spec is None:
-        return None
-    pools = tuple(
-        replace(of, n_replicas=pool.n_replicas, n_gpus=pool.n_gpus)
-        for of, pool in zip(spec.pools, deployment.pools, strict=True)
-    )
-    return replace(spec, pools=pools)
 
 
 def _forget(kept: dict[Key, Any], most: int) -> None:

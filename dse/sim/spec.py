@@ -1,13 +1,14 @@
 """A deployment compiled for simulation: tables, limits and memory of each pool."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dse.base.errors import IllegalError
 from dse.base.units import Bytes, show
+from dse.cost.memo import Memo
 from dse.cost.memory import KVCurve, rank_memory
-from dse.cost.step import StepCost, compile_step
+from dse.cost.step import StepCost, compile_step, decided_by
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.routers import Router
 from dse.serving.schedulers import Limits, Scheduler
@@ -90,35 +91,52 @@ class RunSpec:
         )
 
 
+# Pools at hand: those of a large study's last few GPUs, engines and layouts.
+_POOLS: Memo[PoolSpec] = Memo(1024)
+
+
 def compile_run(deployment: Deployment, tier: Any = "auto", **models: Any) -> RunSpec:
     """Compile `deployment`; IllegalError where weights leave no room for KV.
 
     `models` are `kernels` and `collectives` that replace the catalog's (see `compile_step`).
+    Deployments share what they have in common: a replica is compiled once.
     """
     speculative = deployment.speculative
+    pools = tuple(_pool(deployment, pool, tier, models) for pool in deployment.pools)
     return RunSpec(
-        pools=tuple(_pool(deployment, pool, tier, models) for pool in deployment.pools),
+        pools=pools,
         router=deployment.router,
         max_context_tokens=deployment.model.max_context_tokens,
-        transfer_s=_transfer(deployment),
+        transfer_s=_transfer(deployment, [pool.kv.curve for pool in pools]),
         n_draft=speculative.n_draft if speculative else 0,
         acceptance=speculative.acceptance if speculative else 0.0,
     )
 
 
 def _pool(deployment: Deployment, pool: Pool, tier: Any, models: dict[str, Any]) -> PoolSpec:
+    if models:
+        one = _replica(deployment, pool, tier, models)
+    else:
+        records, facts = decided_by(deployment, pool)
+        known = (tier, deployment.kv_pool_bytes, *facts)
+        one = _POOLS.of(records, known, lambda: _replica(deployment, pool, tier, models))
+    return replace(one, role=pool.role, n_replicas=pool.n_replicas, n_gpus=pool.n_gpus)
+
+
+def _replica(deployment: Deployment, pool: Pool, tier: Any, models: dict[str, Any]) -> PoolSpec:
+    """One replica of `pool`, whatever its role."""
     cost = compile_step(deployment, pool, tier, **models)
     engine, layout = pool.engine, pool.layout
     return PoolSpec(
-        role=pool.role,
+        role="both",
         cost=cost,
         scheduler=engine.scheduler,
         limits=Limits(engine.max_num_batched_tokens, engine.max_num_seqs, cost.q_tokens),
         kv=kv_spec(deployment, pool),
         dp=layout.dp,
         pp=layout.pp,
-        n_replicas=pool.n_replicas,
-        n_gpus=pool.n_gpus,
+        n_replicas=1,
+        n_gpus=layout.n_gpus,
         arrival_s=engine.host.arrival_s,
         watts=(pool.gpu.idle_watts, pool.gpu.tdp_watts),
         hbm_bytes_per_s=pool.gpu.hbm_bytes_per_s,
@@ -147,12 +165,11 @@ def kv_spec(deployment: Deployment, pool: Pool) -> KVSpec:
     )
 
 
-def _transfer(deployment: Deployment) -> Callable[[int], float]:
+def _transfer(deployment: Deployment, curves: Sequence[KVCurve]) -> Callable[[int], float]:
     """Seconds to move the KV of a prompt: each GPU sends and takes its own share at once."""
     if not deployment.is_disaggregated:
         return lambda tokens: 0.0
     pools = deployment.pools
-    curves = [rank_memory(deployment, pool).kv for pool in pools]
     link = deployment.interconnect
     links = [link] if link is not None else [pool.fabric.scale_out for pool in pools]
     bandwidth = min(each.bytes_per_s for each in links)
