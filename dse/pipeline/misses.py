@@ -83,7 +83,13 @@ def _point_id(study: Study, judged: Judged, row: dict[str, Any]) -> str | None:
 def _refused(judged: Judged) -> pl.DataFrame:
     """The first illegal structure of each rule, with the rule's reason and nearest legal values."""
     rows = [
-        {**each.columns, "branch": each.branch, "reason": LEGALITY, "remedy": _legal(each)}
+        {
+            **each.columns,
+            "branch": each.branch,
+            "reason": LEGALITY,
+            "rule": each.illegal[0].rule,
+            "remedy": _legal(each),
+        }
         for each in judged.refused
     ]
     return pl.from_dicts(rows, infer_schema_length=None)

@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 import polars as pl
 
-from dse.report.layouts import busy_replicas, family, is_apart, label, sentence
+from dse.catalog import Catalog
+from dse.report.fleet import gpus_for, housed
+from dse.report.layouts import busy_replicas, family, label, sentence
 from dse.report.quantities import Quantity, cell, number, quantity
 from dse.report.record import Outcome
+from dse.report.stopped import nearest, stopped
 from dse.report.subject import Subject
 
-__all__ = ["Answer", "Fact", "answer", "gpus_for"]
+__all__ = ["Answer", "Fact", "answer"]
 
 Row = Mapping[str, Any]
-GPUS_PER_NODE = 8
 MOST_RIVALS = 6
 
 
@@ -49,14 +50,20 @@ def answer(outcome: Outcome, subject: Subject) -> Answer:
     best = outcome.best
     if best is None:
         return Answer(
-            feasible=False, title="Nothing is feasible", headline=_nothing(outcome, subject)
+            feasible=False,
+            title="Nothing is feasible",
+            headline=_nothing(outcome, subject),
+            reasons=(
+                ("What stopped them", tuple(stopped(outcome, subject))),
+                ("Nearest, and what would do", tuple(nearest(outcome, subject))),
+            ),
         )
     return Answer(
         feasible=True,
         title="Recommended",
         headline=sentence(best),
         point_id=str(best["point_id"]),
-        facts=tuple(_facts(best, subject)),
+        facts=tuple(_facts(best, subject, outcome.study.catalog)),
         reasons=(
             ("Margins", tuple(_margins(best, subject, outcome.details.get(best["point_id"], {})))),
             ("How sure", tuple(_sure(best, outcome))),
@@ -65,28 +72,13 @@ def answer(outcome: Outcome, subject: Subject) -> Answer:
     )
 
 
-def gpus_for(row: Row, target_req_per_s: float) -> int | None:
-    """GPUs that serve `target_req_per_s` within the SLO: whole replicas, or whole deployments
-    where prefill and decode are apart. None where the goodput is not known or 0.
-    """
-    per_gpu = row.get("goodput_req_per_s_per_gpu")
-    if not per_gpu or not row.get("n_gpus"):
-        return None
-    unit = row["n_gpus"] if is_apart(row) else row["n_gpus"] // (row.get("n_replicas") or 1)
-    return int(ceil(target_req_per_s / (per_gpu * unit) - 1e-9) * unit)
-
-
 def _nothing(outcome: Outcome, subject: Subject) -> str:
     n = outcome.funnel.n_candidates
-    text = f"None of {n:,} candidates keeps {subject.slo_text()} and the study's constraints."
-    if outcome.near_misses.height:
-        row = outcome.near_misses.row(0, named=True)
-        reason = str(row.get("reason")).replace("_", " ")
-        text += f" The nearest miss: {label(row)} on {row.get('gpu')}: {reason}."
-    return text
+    constraints = " and the study's constraints" if outcome.study.constraints else ""
+    return f"None of {n:,} candidates keeps {subject.slo_text()}{constraints}."
 
 
-def _facts(best: Row, subject: Subject) -> list[Fact]:
+def _facts(best: Row, subject: Subject, catalog: Catalog) -> list[Fact]:
     columns = [subject.y.column, subject.x.column]
     columns += [bound.column for bound in subject.bounds()]
     columns += ["goodput_req_per_s_per_gpu", "output_tok_per_s_per_gpu", "usd_per_mtok_output"]
@@ -98,8 +90,7 @@ def _facts(best: Row, subject: Subject) -> list[Fact]:
     ]
     target = subject.target_req_per_s
     if target is not None and (gpus := gpus_for(best, target)) is not None:
-        nodes = ceil(gpus / GPUS_PER_NODE)
-        note = f"{nodes} node{'s' if nodes > 1 else ''} of {GPUS_PER_NODE}"
+        note = housed(best, gpus, catalog)
         found.append(
             Fact(title=f"GPUs for {target:g} req/s", value=f"{gpus:,}", unit="GPUs", note=note)
         )

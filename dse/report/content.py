@@ -14,6 +14,7 @@ from dse.report.procurement import procurement
 from dse.report.quantities import DEFINITIONS, Quantity, is_known, quantity
 from dse.report.record import Outcome
 from dse.report.section import Figure, Part, Rows, Section
+from dse.report.sensitivity import sensitivity
 from dse.report.subject import Subject, subject
 from dse.report.tables import front_table, funnel_rows, near_misses, provenance
 
@@ -52,6 +53,7 @@ def content(outcome: Outcome) -> Content:
     parts = [
         _front(outcome, about, details),
         procurement(outcome, about),
+        sensitivity(outcome, about),
         walls(outcome),
         roofline(outcome),
         breakdown(outcome),
@@ -83,13 +85,18 @@ def _details(outcome: Outcome, about: Subject) -> list[str]:
     return [name for name in dict.fromkeys(wanted) if name in outcome.results.columns]
 
 
-def _front(outcome: Outcome, about: Subject, details: list[str]) -> Part:
+def _front(outcome: Outcome, about: Subject, details: list[str]) -> Part | None:
+    """The Pareto chart and the front's table; the simulated points alone where none is feasible,
+    and None where none was simulated.
+    """
     from dse.report.charts.front import FrontAxes, front
 
     x, y = about.x, about.y
     words = ["point_id", "gpu", "n_gpus", "layout", "family", "precision", "context", "on_front"]
     columns = [*words, "on_own_front", "feasible", x.column, y.column, *details]
     shown = drawn(outcome.results, about, columns)
+    if shown.rows.is_empty():
+        return None
     bounds = [
         (where, bound.limit * axis.scale, bound.text)
         for bound in about.bounds()
@@ -124,7 +131,7 @@ def _front(outcome: Outcome, about: Subject, details: list[str]) -> Part:
         spec=front(axes).to_dict(),
         alt=_alt(outcome, x, y),
         wide=True,
-        caption=_caption(shown.note, has_floors=bool(floors)),
+        caption=_caption(shown.note, has_floors=bool(floors), has_front=members.height > 0),
     )
     words_of = [
         {"point_id": row["point_id"], "sentence": sentence(row)}
@@ -134,13 +141,13 @@ def _front(outcome: Outcome, about: Subject, details: list[str]) -> Part:
     if floors:
         datasets["optimistic"] = floors
     datasets["front"] = _plain(members.head(MOST_MEMBERS)).to_dicts()
-    figures = [figure] if shown.rows.height else []
+    figures = [figure]
     if (second := tightened(outcome, about)) is not None:
         figures.append(second[0])
         datasets["bounds"] = second[1]
     section = Section(
         name="front",
-        title="Pareto front",
+        title="Pareto front" if members.height else "What was simulated",
         lines=_mixed(members),
         charts=tuple(figures),
         tables=(front_table(members, about),),
@@ -208,10 +215,14 @@ def _mixed(members: pl.DataFrame) -> tuple[str, ...]:
 
 def _alt(outcome: Outcome, x: Quantity, y: Quantity) -> str:
     text = f"Scatter of {outcome.results.height:,} simulated points: {y.label} against {x.label}"
+    if not outcome.front.height:
+        return f"{text}; none is feasible."
     return f"{text}; {outcome.front.height} are on the front. The table below holds them."
 
 
-def _caption(note: str, *, has_floors: bool) -> str:
+def _caption(note: str, *, has_floors: bool, has_front: bool) -> str:
+    if not has_front:
+        return f"None of these points keeps the SLO and the constraints. {note}".strip()
     text = "Open points are beaten in every objective by one on the line; the faintest miss the "
     text += "SLO or a constraint. Choose a point or a row to see it in every chart, a colour in "
     text += "the legend to see it alone."

@@ -7,7 +7,16 @@ import polars as pl
 
 from dse.serving.layout import Layout
 
-__all__ = ["FAMILIES", "busy_replicas", "described", "family", "is_apart", "label", "sentence"]
+__all__ = [
+    "FAMILIES",
+    "busy_replicas",
+    "described",
+    "family",
+    "is_apart",
+    "label",
+    "layout_of",
+    "sentence",
+]
 
 Row = Mapping[str, Any]
 
@@ -36,7 +45,7 @@ def family(row: Row) -> str:
     """The layout family, one of `FAMILIES`."""
     if is_apart(row):
         return "apart"
-    layout = _layout(row, "")
+    layout = layout_of(row, "")
     if layout.dp > 1:
         return "EP + DP attention" if layout.ep > 1 else "DP attention"
     if layout.ep > 1:
@@ -62,6 +71,9 @@ def described(results: pl.DataFrame) -> pl.DataFrame:
         for name in results.columns
         if name.removeprefix("prefill_").removeprefix("decode_") in _DEGREES
     ]
+    if results.is_empty():
+        none = pl.lit(None, pl.String)
+        return results.with_columns(layout=none, family=none, precision=none, context=none)
     distinct = results.select(names).unique(maintain_order=True)
     words = [
         {**row, "layout": label(row), "family": family(row)}
@@ -87,14 +99,15 @@ def _pair(frame: pl.DataFrame, first: str, second: str) -> pl.Expr:
     return pl.format("{} / {}", pl.col(first).cast(pl.String), pl.col(second).cast(pl.String))
 
 
-def _layout(row: Row, prefix: str) -> Layout:
+def layout_of(row: Row, prefix: str) -> Layout:
+    """The layout of a row's replica; `prefix` is `prefill_` or `decode_` where they are apart."""
     degrees = {name: row.get(f"{prefix}{name}") or 1 for name in ("tp", "dp", "ep", "pp", "cp")}
     return Layout(**degrees)
 
 
 def _one(row: Row, prefix: str) -> str:
     replicas = row.get(f"{prefix}n_replicas") or 1
-    text = _layout(row, prefix).label()
+    text = layout_of(row, prefix).label()
     return f"{text} ×{replicas}" if replicas > 1 else text
 
 
@@ -108,7 +121,7 @@ def _replicas(row: Row) -> str:
 def _count(row: Row, prefix: str, role: str) -> str:
     replicas = row.get(f"{prefix}n_replicas") or 1
     what = f"{role} replica" if role else "replica"
-    return f"{replicas} {what}{'s' if replicas > 1 else ''} of {_layout(row, prefix).label()}"
+    return f"{replicas} {what}{'s' if replicas > 1 else ''} of {layout_of(row, prefix).label()}"
 
 
 def _gpus_apart(row: Row) -> str:

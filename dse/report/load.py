@@ -1,6 +1,6 @@
 """Latency against load, the batch cap, and what another TPOT bound would give."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -24,6 +24,7 @@ N_BOUNDS = 40
 _WHO = ("model", "gpu", "n_gpus", "engine", "weights", "kv", "layout", "isl_tokens", "osl_tokens")
 _LOADS = ("batch", "concurrency", "req_per_s", "request_per_s", "point", "point_id")
 _PERCENTILES = ("p50", "p99")
+_EACH = ("gpu", "precision")
 
 
 def latency(outcome: Outcome, about: Subject) -> Part | None:
@@ -90,13 +91,16 @@ def tightened(outcome: Outcome, about: Subject) -> tuple[Figure, Rows] | None:
     return figure, rows
 
 
-def goodput_by_bound(outcome: Outcome, about: Subject) -> Rows:
-    """Per GPU, precision and TPOT bound the most requests/s and GPU of any point that keeps it.
+def goodput_by_bound(
+    outcome: Outcome, about: Subject, metric: str = "tpot", by: Sequence[str] = _EACH
+) -> Rows:
+    """Per value of `by` and bound on `metric` (ttft or tpot) the most requests/s and GPU of any
+    point that keeps it, as rows with `{metric}_bound_s`.
 
     Exact for the simulated requests: a point counts where the share of requests within the bound
     and the SLO's other bounds reaches the attainment.
     """
-    shares = _shares(outcome, about)
+    shares = _shares(outcome, about, metric)
     if shares is None:
         return []
     bounds, points, good = shares
@@ -105,7 +109,7 @@ def goodput_by_bound(outcome: Outcome, about: Subject) -> Rows:
     value = np.where(good >= about.slo.attainment - 1e-12, good * rate[:, None], 0.0)
     found: Rows = []
     indexed = asked.with_row_index("_row")
-    for key, group in indexed.group_by("gpu", "precision", maintain_order=True):
+    for key, group in indexed.group_by(*by, maintain_order=True):
         inside = value[group["_row"].to_numpy()]
         best = inside.argmax(axis=0)
         for i, bound in enumerate(bounds):
@@ -114,10 +118,9 @@ def goodput_by_bound(outcome: Outcome, about: Subject) -> Rows:
                 found.append(
                     {
                         "point_id": row["point_id"],
-                        "gpu": key[0],
-                        "precision": key[1],
+                        **dict(zip(by, key, strict=True)),
                         "layout": row["layout"],
-                        "tpot_bound_s": float(bound),
+                        f"{metric}_bound_s": float(bound),
                         "goodput_req_per_s_per_gpu": float(inside[best[i], i]),
                     }
                 )
@@ -184,39 +187,38 @@ def _knee(rows: pl.DataFrame) -> int | None:
 
 
 def _shares(
-    outcome: Outcome, about: Subject
+    outcome: Outcome, about: Subject, metric: str
 ) -> tuple[NDArray[np.float64], pl.DataFrame, NDArray[np.float64]] | None:
-    """TPOT bounds (s), the points, and the share of each point's requests that keeps each bound."""
+    """Bounds on `metric` (s), the points, and the share of each one's requests that keeps each."""
     sketches = outcome.sketches
     if sketches is None or sketches.is_empty() or "request_per_s" not in outcome.results.columns:
         return None
     known = sketches.filter(pl.col("point_id").is_in(outcome.results["point_id"].to_list()))
-    tpot, kept, ids, asked = [], [], [], []
+    own, kept, ids, asked = [], [], [], []
     for row in known.iter_rows(named=True):
         codes = np.array([row["ttft_code"], row["tpot_code"], row["e2e_code"]], dtype=np.uint16).T
         ttft_s, tpot_s, e2e_s = LatencySketch(codes, row["n_requests"]).seconds()
         if not len(ttft_s):
             continue
+        seconds = {"ttft": ttft_s, "tpot": tpot_s, "e2e": e2e_s}
         within = np.ones(len(ttft_s), dtype=bool)
-        for values, bound in ((ttft_s, about.slo.ttft_s), (e2e_s, about.slo.e2e_s)):
-            if bound is not None:
+        for name, values in seconds.items():
+            bound = getattr(about.slo, f"{name}_s")
+            if bound is not None and name != metric:
                 within &= ~(values > bound)
         total = row["n_requests"] + row["n_rejected"]
-        tpot.append(np.sort(np.where(np.isnan(tpot_s), 0.0, tpot_s)[within]))
+        own.append(np.sort(np.where(np.isnan(seconds[metric]), 0.0, seconds[metric])[within]))
         kept.append(row["n_requests"] / total / len(ttft_s))
         ids.append(row["point_id"])
         asked.append(total / row["n_requests"])
     if not ids:
         return None
-    every = np.concatenate([each[each > 0] for each in tpot]) if tpot else np.array([])
+    every = np.concatenate([each[each > 0] for each in own]) if own else np.array([])
     if not len(every):
         return None
     bounds = np.geomspace(every.min(), np.quantile(every, 0.995), N_BOUNDS)
     good = np.array(
-        [
-            np.searchsorted(each, bounds, side="right") * k
-            for each, k in zip(tpot, kept, strict=True)
-        ]
+        [np.searchsorted(each, bounds, side="right") * k for each, k in zip(own, kept, strict=True)]
     )
     points = pl.DataFrame({"point_id": ids, "_asked": asked, "_good": range(len(ids))})
     means = points.group_by("point_id", maintain_order=True).agg(pl.col("_asked").mean(), "_good")

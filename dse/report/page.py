@@ -110,7 +110,7 @@ def html(found: Content) -> str:
 
 def pictures(found: Content, kind: str) -> dict[str, str | bytes]:
     """One picture a chart, `<name>.svg` or `.png`, on white."""
-    from dse.report.charts.theme import config
+    from dse.report.charts.theme import config, with_legends
     from dse.report.vega import png, svg, with_data
 
     look = {**config(**PICTURE_COLOURS, font="sans-serif"), "background": "white", "padding": 10}
@@ -120,7 +120,8 @@ def pictures(found: Content, kind: str) -> dict[str, str | bytes]:
     plain = {name: [_plain_row(row) for row in rows] for name, rows in found.datasets.items()}
     for section in found.sections:
         for each in section.charts:
-            spec = with_data({**each.spec, "config": look}, plain, width=PICTURE_WIDTH)
+            fitted = with_legends(look, each.spec, PICTURE_WIDTH)
+            spec = with_data({**each.spec, "config": fitted}, plain, width=PICTURE_WIDTH)
             made[f"{each.name}.{kind}"] = draw(spec)
     return made
 

@@ -44,6 +44,7 @@ def walls(outcome: Outcome) -> Part | None:
     datasets: dict[str, Rows] = {}
     if orders:
         names = list(dict.fromkeys(each["who"] for each in orders))
+        kinds = sorted({each["wall"] for each in orders})
         load = [
             {**_who(row), "at": float(row["concurrency"])}
             for row, _ in _described(outcome, "walls")
@@ -53,7 +54,7 @@ def walls(outcome: Outcome) -> Part | None:
             Figure(
                 name="wall-order",
                 title="Which wall comes first",
-                spec=charts.wall_order(names, has_load=bool(load)).to_dict(),
+                spec=charts.wall_order(names, kinds, has_load=bool(load)).to_dict(),
                 alt="Per layout, the concurrency at which each wall starts to bind: "
                 + "; ".join(f"{e['who']} {e['wall']} {number(e['at'])}" for e in orders[:12]),
                 caption="Requests in flight at which each wall starts to bind (dots) and the "

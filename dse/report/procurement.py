@@ -1,14 +1,12 @@
 """The procurement view: GPUs side by side at the same SLO and at the same interactivity."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil
-from typing import Any
 
 import polars as pl
 
 from dse.base.errors import CatalogError
-from dse.report.answer import GPUS_PER_NODE, gpus_for
+from dse.report.fleet import gpus_for, housed
 from dse.report.quantities import number
 from dse.report.record import Outcome
 from dse.report.section import Figure, Part, Rows, Section
@@ -37,8 +35,8 @@ def procurement(outcome: Outcome, about: Subject) -> Part | None:
     same = equal_slo(outcome, about, side)
     if same.is_empty() or "usd_per_mtok_output" not in same.columns:
         return None
-    prices = _prices(outcome, same)
-    charts, datasets = _figures(outcome, same, prices, about, side)
+    prices = prices_of(outcome, same)
+    charts, datasets = _figures(outcome, same, about, side)
     section = Section(
         name="procurement",
         title="What to buy",
@@ -55,10 +53,11 @@ def procurement(outcome: Outcome, about: Subject) -> Part | None:
 
 def equal_slo(outcome: Outcome, about: Subject, side: Side) -> pl.DataFrame:
     """Per side, the feasible row of the highest goodput (output rate where there is none) per GPU,
-    with its costs per million tokens, tokens per joule, GPUs for the target and break-even price.
+    with its costs per million tokens, tokens per joule, break-even price, and for the target
+    `gpus_needed` and `housed`.
     """
     rows = outcome.results.filter(pl.col("feasible").fill_null(value=False))
-    best = _best(rows, _yield(rows), side)
+    best = _best(rows, goodput_or_output(rows), side)
     priced = with_costs(best)
     if "usd_per_mtok_output" in priced.columns:
         priced = _with_break_even(priced).sort("usd_per_mtok_output", nulls_last=True)
@@ -66,9 +65,13 @@ def equal_slo(outcome: Outcome, about: Subject, side: Side) -> pl.DataFrame:
         return priced
     target = about.target_req_per_s
     needed = [gpus_for(row, target) for row in priced.iter_rows(named=True)]
-    nodes = [None if n is None else ceil(n / GPUS_PER_NODE) for n in needed]
+    catalog = outcome.study.catalog
+    homes = [
+        None if n is None else housed(row, n, catalog)
+        for row, n in zip(priced.iter_rows(named=True), needed, strict=True)
+    ]
     return priced.with_columns(
-        gpus_needed=pl.Series(needed, dtype=pl.Int64), nodes_needed=pl.Series(nodes, dtype=pl.Int64)
+        gpus_needed=pl.Series(needed, dtype=pl.Int64), housed=pl.Series(homes, dtype=pl.String)
     )
 
 
@@ -123,7 +126,7 @@ def _side(outcome: Outcome) -> Side:
     return Side(column=column, keys=tuple(dict.fromkeys((column, "precision"))))
 
 
-def _yield(rows: pl.DataFrame) -> str:
+def goodput_or_output(rows: pl.DataFrame) -> str:
     goodput = "goodput_req_per_s_per_gpu"
     return goodput if goodput in rows.columns else "output_tok_per_s_per_gpu"
 
@@ -145,7 +148,7 @@ def _with_break_even(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(break_even_usd_per_gpu_hour=pl.Series(found, dtype=pl.Float64))
 
 
-def _prices(outcome: Outcome, same: pl.DataFrame) -> list[tuple[str, tuple[float, ...], str]]:
+def prices_of(outcome: Outcome, same: pl.DataFrame) -> list[tuple[str, tuple[float, ...], str]]:
     """Every GPU with its prices (the first decides) and where they stand."""
     study = outcome.study
     found = []
@@ -172,28 +175,14 @@ def _source(price: Price) -> str:
 
 
 def _figures(
-    outcome: Outcome,
-    same: pl.DataFrame,
-    prices: Sequence[tuple[str, tuple[float, ...], str]],
-    about: Subject,
-    side: Side,
+    outcome: Outcome, same: pl.DataFrame, about: Subject, side: Side
 ) -> tuple[list[Figure], dict[str, Rows]]:
     from dse.report.charts import procurement as charts
 
     names = sorted(set(outcome.results[side.column].drop_nulls()))
     formats = sorted(set(outcome.results["precision"].drop_nulls()))
-    figures = [
-        Figure(
-            name="break-even",
-            title="Break-even price",
-            spec=charts.break_even(side.column, names, formats).to_dict(),
-            alt="Cost of a million output tokens against the price of a GPU hour, a line a GPU.",
-            caption="At the same SLO. Dots are the study's prices; where two lines stand at one "
-            "height, their prices break even.",
-        )
-    ]
-    lines, dots = _price_lines(same, prices, side)
-    datasets: dict[str, Rows] = {"price_lines": lines, "price_dots": dots}
+    figures: list[Figure] = []
+    datasets: dict[str, Rows] = {}
     stairs = staircase(outcome.results, side)
     if stairs.height:
         figures.append(
@@ -218,49 +207,7 @@ def _figures(
             )
         )
         datasets["fleet"] = _fleet(same, about.target_req_per_s, side)
-    contexts = _contexts(outcome, side)
-    if contexts:
-        figures.append(
-            Figure(
-                name="contexts",
-                title="Other contexts",
-                spec=charts.contexts(side.column, names).to_dict(),
-                alt="Best output per GPU at each ISL and OSL, a colour a GPU.",
-                caption="The best feasible point of each context.",
-            )
-        )
-        datasets["contexts"] = contexts
     return figures, datasets
-
-
-def _contexts(outcome: Outcome, side: Side) -> Rows:
-    rows = outcome.results.filter(pl.col("feasible").fill_null(value=False))
-    if "context" not in rows.columns or rows["context"].drop_nulls().n_unique() < 2:
-        return []
-    by = "output_tok_per_s_per_gpu"
-    best = _best(rows, by, Side(column=side.column, keys=(*side.keys, "context")))
-    return best.select("point_id", *side.keys, "layout", "context", by).to_dicts()
-
-
-def _price_lines(
-    same: pl.DataFrame, prices: Sequence[tuple[str, tuple[float, ...], str]], side: Side
-) -> tuple[Rows, Rows]:
-    """Cost against price is a straight line from nothing; the study's prices are dots on it."""
-    listed = {name: values for name, values, _ in prices}
-    top = 1.25 * max([*same["usd_per_gpu_hour"].drop_nulls(), *sum(listed.values(), ())])
-    lines: Rows = []
-    dots: Rows = []
-    for row in same.iter_rows(named=True):
-        rate = row["output_tok_per_s_per_gpu"] * SECONDS_PER_HOUR / 1e6
-        who = {name: row[name] for name in (*side.keys, "layout", "point_id")}
-        lines += [_at(who, price, rate) for price in (0.0, top)]
-        dots += [_at(who, p, rate) for p in listed.get(row["gpu"], (row["usd_per_gpu_hour"],))]
-    return lines, dots
-
-
-def _at(who: Mapping[str, Any], price: float, mtok_per_hour: float) -> dict[str, Any]:
-    cost = price / mtok_per_hour
-    return {**who, "usd_per_gpu_hour": price, "usd_per_mtok_output": cost}
 
 
 def _fleet(same: pl.DataFrame, target: float, side: Side) -> Rows:
@@ -294,13 +241,9 @@ def _same_table(same: pl.DataFrame, about: Subject, side: Side) -> Table:
     columns += ["usd_per_mtok_total", "break_even_usd_per_gpu_hour", "tok_per_joule"]
     if about.target_req_per_s is None:
         return table(same, columns)
-    fleets = [
-        None if n is None else f"{n:,} in {nodes:,}"
-        for n, nodes in same.select("gpus_needed", "nodes_needed").iter_rows()
-    ]
-    shown = same.with_columns(fleet=pl.Series(fleets, dtype=pl.String))
-    head = f"GPUs for {about.target_req_per_s:g} req/s, in nodes of {GPUS_PER_NODE}"
-    return table(shown, [*columns, "fleet"], {"fleet": head})
+    head = f"GPUs for {about.target_req_per_s:g} req/s"
+    fleet = pl.format("{} in {}", "gpus_needed", "housed")
+    return table(same.with_columns(fleet=fleet), [*columns, "fleet"], {"fleet": head})
 
 
 def _interactivity_table(inter: pl.DataFrame, side: Side) -> Table:

@@ -70,7 +70,6 @@ _KNOWN = {
         _q("kv_peak_fraction", "KV peak", "%", 100.0),
         _q("prefix_hit_fraction", "prefix hits", "%", 100.0),
         _q("gpus_needed", "GPUs needed"),
-        _q("nodes_needed", "nodes needed"),
         _q("kv_bytes_freed", "KV freed", "GB", 1e-9),
         _q("n_preemptions", "preemptions"),
         _q("break_even_usd_per_gpu_hour", "break-even price", "USD/GPU/h"),

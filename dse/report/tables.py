@@ -6,11 +6,21 @@ from typing import Any
 
 import polars as pl
 
+from dse.base.units import UNITS, show
 from dse.report.quantities import cell, quantity
 from dse.report.record import Funnel, Outcome
 from dse.report.subject import Subject
 
-__all__ = ["Table", "front_table", "funnel_rows", "markdown", "near_misses", "provenance", "table"]
+__all__ = [
+    "Table",
+    "amount",
+    "front_table",
+    "funnel_rows",
+    "markdown",
+    "near_misses",
+    "provenance",
+    "table",
+]
 
 MOST_ROWS = 60
 
@@ -60,13 +70,7 @@ def table(
 def front_table(front: pl.DataFrame, subject: Subject) -> Table:
     """The front: what to launch, what it gives, what it costs; constant columns are left out."""
     words = ["gpu", "n_gpus", "layout", "precision", "engine", "context", "batch", "concurrency"]
-    words += ["req_per_s"]
-    if front.height > 1:
-        words = [
-            name
-            for name in words
-            if name in ("gpu", "layout") or (name in front.columns and front[name].n_unique() > 1)
-        ]
+    words = _varying(front, [*words, "req_per_s"])
     latencies = [bound.column for bound in subject.bounds()]
     numbers = [each.column for each in subject.objectives]
     numbers += [*latencies, "goodput_req_per_s_per_gpu", "output_tok_per_s_per_gpu"]
@@ -78,12 +82,13 @@ def front_table(front: pl.DataFrame, subject: Subject) -> Table:
 
 def near_misses(frame: pl.DataFrame) -> Table:
     """The points that came nearest to being feasible, with what would make them so."""
-    columns = ["gpu", "n_gpus", "layout", "precision", "context", "batch", "concurrency"]
-    columns += ["req_per_s", "reason", "need", "limit_text", "margin", "remedy"]
     if frame.is_empty():
         return table(frame, [])
+    words = ["gpu", "n_gpus", "layout", "precision", "context", "batch", "concurrency", "req_per_s"]
+    columns = [*_varying(frame, words), "reason", "need", "limit_text", "margin", "remedy"]
     amounts = [
-        _amounts(row) for row in frame.select("demand", "limit", "unit").iter_rows(named=True)
+        (amount(demand, unit), amount(limit, unit))
+        for demand, limit, unit in frame.select("demand", "limit", "unit").iter_rows()
     ]
     shown = frame.with_columns(
         pl.col("reason").str.replace_all("_", " "),
@@ -99,6 +104,17 @@ def near_misses(frame: pl.DataFrame) -> Table:
     }
     percent = pl.format("{}%", (pl.col("margin") * 100).round(1))
     return table(shown.with_columns(margin=percent), columns, heads)
+
+
+def _varying(frame: pl.DataFrame, words: Sequence[str]) -> list[str]:
+    """`words` without those that say the same in every row, but for who it is."""
+    return [
+        name
+        for name in words
+        if name in ("gpu", "layout")
+        or frame.height < 2
+        or (name in frame.columns and frame[name].n_unique() > 1)
+    ]
 
 
 def funnel_rows(funnel: Funnel, n_feasible: int | None, n_front: int) -> list[dict[str, Any]]:
@@ -153,13 +169,9 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _amounts(row: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    from dse.base.units import UNITS, show
-
-    def text(value: float | None) -> str | None:
-        if value is None:
-            return None
-        unit = UNITS.get(row["unit"] or "")
-        return show(value, unit) if unit else f"{value:,.4g} {row['unit'] or ''}".strip()
-
-    return text(row["demand"]), text(row["limit"])
+def amount(value: float | None, unit: str | None) -> str | None:
+    """What a wall asks for or has, with its unit; None where there is nothing."""
+    if value is None:
+        return None
+    known = UNITS.get(unit or "")
+    return show(value, known) if known else f"{value:,.4g} {unit or ''}".strip()

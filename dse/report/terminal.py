@@ -9,7 +9,7 @@ from dse.report.answer import Answer, answer
 from dse.report.drawn import with_words
 from dse.report.record import Funnel, Outcome
 from dse.report.subject import Subject, subject
-from dse.report.tables import Table, front_table, near_misses
+from dse.report.tables import Table, front_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,10 +40,9 @@ def summary(outcome: Outcome, width: int = 100, *, report: Path | None = None) -
     parts: list[RenderableType] = [Text(about.question, style="bold"), *_answer(best, about)]
     if best.feasible:
         parts.append(Padding(_front(outcome, about, width), (1, 0, 0, 0)))
-    elif outcome.near_misses.height:
-        parts.append(Padding(grid(near_misses(outcome.near_misses.head(5)), width), (1, 0, 0, 0)))
     parts.append(Padding(Text(_funnel_line(outcome.funnel, outcome.front.height)), (1, 0, 0, 0)))
-    if statement := outcome.certificate.get("statement"):
+    statement = outcome.certificate.get("statement")
+    if statement and outcome.funnel.n_survivors:
         style = "" if outcome.certificate.get("valid", True) else "bold red"
         parts.append(Text(f"Search: {statement}.", style=style))
     parts += [Text(note, style="yellow") for note in outcome.notes]
@@ -74,10 +73,15 @@ def _funnel_line(funnel: Funnel, n_front: int) -> str:
 
 
 def _answer(best: Answer, about: Subject) -> "Iterable[RenderableType]":
+    from rich.padding import Padding
     from rich.text import Text
 
     if not best.feasible:
         yield Text(best.headline, style="bold red")
+        for title, lines in best.reasons:
+            if lines:
+                yield Text(f"\n{title}:")
+                yield from (Padding(Text(f"- {line}"), (0, 0, 0, 2)) for line in lines)
         return
     yield Text(best.headline, style="bold green")
     facts = [

@@ -8,6 +8,8 @@ from typing import Any
 __all__ = ["VEGA_LITE", "bundle", "png", "svg", "with_data"]
 
 VEGA_LITE = "6.4"
+MOST_ABREAST = 3
+"""Panels of a facet side by side in a picture."""
 
 Spec = Mapping[str, Any]
 Datasets = Mapping[str, list[dict[str, Any]]]
@@ -29,6 +31,10 @@ def with_data(spec: Spec, datasets: Datasets, *, width: int | None = None) -> di
     whole: dict[str, Any] = {**spec, "datasets": {**spec.get("datasets", {}), **used}}
     if width is not None and spec.get("width") == "container":
         whole["width"] = width
+    if width is not None and "facet" in spec:
+        columns = min(int(spec["columns"]), MOST_ABREAST)
+        room = width - spec["spacing"] * (columns - 1)
+        whole |= {"columns": columns, "spec": {**spec["spec"], "width": room // columns}}
     return whole
 
 

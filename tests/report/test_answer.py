@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import polars as pl
 
-from dse.report.answer import answer, gpus_for
+from dse.report.answer import answer
 from dse.report.drawn import with_words
+from dse.report.fleet import gpus_for
 from dse.report.record import Outcome
 from dse.report.subject import subject
 from tests.report.outcomes import outcome
@@ -32,15 +33,6 @@ def test_the_best_row_is_the_answer(made: Outcome) -> None:
     facts = {fact.title: fact for fact in found.facts}
     assert facts["output per GPU"].value == f"{best['output_tok_per_s_per_gpu']:,.0f}"
     assert facts["GPUs for 50 req/s"].value == str(gpus_for(best, 50.0))
-
-
-def test_gpus_are_whole_replicas() -> None:
-    row = {"goodput_req_per_s_per_gpu": 0.5, "n_gpus": 8, "n_replicas": 4, "tp": 2}
-    assert gpus_for(row, 10.0) == 20  # a replica of two gives 1 req/s
-    assert gpus_for(row, 10.1) == 22
-    apart = {"goodput_req_per_s_per_gpu": 0.5, "n_gpus": 8, "prefill_tp": 4}
-    assert gpus_for(apart, 10.0) == 24  # prefill and decode come together
-    assert gpus_for({**row, "goodput_req_per_s_per_gpu": 0.0}, 10.0) is None
 
 
 def test_margins_of_slo_and_walls(made: Outcome) -> None:
@@ -76,4 +68,6 @@ def test_nothing_feasible_names_the_nearest_miss() -> None:
     made = outcome()
     found = answer(asked(replace(made, front=made.front.clear())), subject(made))
     assert not found.feasible
-    assert found.headline.endswith("The nearest miss: TP1 ×8 on h100-sxm: hbm.")
+    reasons = dict(found.reasons)
+    assert reasons["Nearest, and what would do"][0].startswith("TP1 ×8 on 8 × h100-sxm")
+    assert reasons["What stopped them"][0].startswith("3,360 of 12,480 no engine could start")

@@ -122,11 +122,9 @@ def test_floors_and_own_fronts_are_drawn_where_known() -> None:
     ("chart", "data"),
     [
         (funnel.funnel(4), {"funnel"}),
-        (procurement.break_even("gpu", ["a"]), {"price_lines", "price_dots"}),
         (procurement.interactivity("gpu", ["a"]), {"interactivity"}),
         (procurement.fleet("gpu", ["a"]), {"fleet"}),
-        (procurement.contexts("gpu", ["a"]), {"contexts"}),
-        (physics.wall_order(["a"], has_load=True), {"wall_order", "wall_load"}),
+        (physics.wall_order(["a"], ["hbm"], has_load=True), {"wall_order", "wall_load"}),
         (physics.floors(["a"]), {"floors"}),
         (physics.breakdown(["a"], ["gemm"], ["all steps"]), {"breakdown"}),
         (physics.roofline(["a"]), {"roof", "operating"}),

@@ -3,6 +3,7 @@
 A proxy that refuses whatever is asked of it stands for the network: the page must never ask.
 """
 
+import html
 import json
 import re
 import shutil
@@ -36,18 +37,51 @@ QUIET = (
     "--enable-logging=stderr",
     "--virtual-time-budget=20000",
 )
-SIZES = {"desktop": (1280, 1600), "phone": (390, 1600)}
+SIZES = {"desktop": (1280, 1600), "tablet": (820, 1600), "phone": (390, 1600), "paper": (680, 1600)}
+USEFUL = 0.6
+"""The share of a chart's column that its plot fills at least; the rest is axes."""
 # What is asked of the page once it is drawn; the answer is written into the document.
 PROBE = """
+const PAPER = false;
 const wait = setInterval(() => {
   if (document.body.dataset.ready !== "true") return;
   clearInterval(wait);
+  if (PAPER) {
+    for (const sheet of document.styleSheets)
+      for (const rule of [...sheet.cssRules])
+        if (rule.media && rule.media.mediaText === "print")
+          for (const own of rule.cssRules) sheet.insertRule(own.cssText, sheet.cssRules.length);
+    window.dispatchEvent(new Event("beforeprint"));
+  }
   const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-  const empty = [...document.querySelectorAll("[data-chart]")]
-    .filter((place) => !place.querySelector("svg")).map((place) => place.dataset.chart);
-  const cut = [...document.querySelectorAll("[data-chart] svg")]
-    .filter((svg) => svg.getBoundingClientRect().right > window.innerWidth + 1)
-    .map((svg) => svg.closest("[data-chart]").dataset.chart);
+  const charts = [...document.querySelectorAll("[data-chart]")];
+  const name = (element) => element.closest("[data-chart]").dataset.chart;
+  const empty = charts.filter((place) => !place.querySelector("svg")).map(name);
+  const svgs = [...document.querySelectorAll("[data-chart] svg")];
+  const cut = svgs.filter((svg) => svg.getBoundingClientRect().right
+    > svg.closest("[data-chart]").getBoundingClientRect().right + 1).map(name);
+  const plots = Object.fromEntries(charts.map((place) => {
+    const cells = place.querySelectorAll(".cell > g > path.background");
+    const frame = place.querySelectorAll(".role-frame > g > path.background");
+    const inner = [...(cells.length ? cells : frame)].map((path) => path.getBoundingClientRect());
+    const row = inner.filter((box) => Math.abs(box.top - inner[0].top) < 2);
+    const drawn = row.reduce((sum, box) => sum + box.width, 0);
+    return [place.dataset.chart, drawn / place.clientWidth];
+  }));
+  const short = [...document.querySelectorAll("[data-chart] svg text")]
+    .filter((text) => text.textContent.includes("…"))
+    .map((text) => `${name(text)}: ${text.textContent}`);
+  const scrolls = (element) => {
+    const style = getComputedStyle(element);
+    return ["auto", "scroll"].includes(style.overflowX) || style.display.startsWith("inline");
+  };
+  const over = [...document.querySelectorAll("body *:not(svg *):not(script)")]
+    .filter((element) => element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0)
+    .filter((element) => !scrolls(element))
+    .map((element) => `${element.tagName}.${element.className} ${element.scrollWidth}`);
+  const hidden = [...document.querySelectorAll(".scroll")]
+    .filter((box) => box.scrollWidth > box.clientWidth + 1)
+    .map((box) => `${box.scrollWidth} of ${box.clientWidth}: ${box.innerText.slice(0, 60)}`);
   const rows = [...document.querySelectorAll("tr[data-point]")];
   const before = document.getElementById("picked").textContent;
   const other = rows.find((row) => row.dataset.point !== rows[0].dataset.point);
@@ -61,7 +95,8 @@ const wait = setInterval(() => {
   head.click(); const up = cells(); head.click(); const down = cells();
   const out = document.createElement("pre");
   out.id = "probe";
-  out.textContent = JSON.stringify({ wide, empty, cut, marked, changed, up, down });
+  out.textContent = JSON.stringify(
+    { wide, empty, cut, plots, short, over, hidden, marked, changed, up, down });
   document.body.append(out);
 }, 50);
 """
@@ -125,37 +160,44 @@ def of_the_page(proxy: Proxy) -> list[str]:
     return [line for line in proxy.asked if line and not any(name in line for name in own)]
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_it_opens_without_a_message_or_a_request(
-    browser: str, page: Path, proxy: Proxy, tmp_path: Path, size: str
-) -> None:
+def probed(browser: str, page: Path, proxy: Proxy, folder: Path, size: str) -> dict[str, Any]:
+    """What the page says of itself at a size; `paper` has the style and the event of printing."""
     width, height = SIZES[size]
-    probed = tmp_path / "probed.html"
+    copy = folder / "probed.html"
+    probe = PROBE.replace("PAPER = false", f"PAPER = {str(size == 'paper').lower()}")
     # The page's policy lets only its own scripts run: the probe has to be let in by its digest.
-    known = policy([PROBE]).split("script-src ")[1].split(";")[0]
+    known = policy([probe]).split("script-src ")[1].split(";")[0]
     text = page.read_text("utf-8").replace("script-src ", f"script-src {known} ", 1)
     body, end = text.rsplit("</body>", 1)
-    probed.write_text(f"{body}<script>{PROBE}</script></body>{end}", "utf-8")
-    run = opened(
-        browser,
-        probed,
-        proxy,
-        tmp_path / "profile",
-        f"--window-size={width},{height}",
-        "--dump-dom",
-    )
+    copy.write_text(f"{body}<script>{probe}</script></body>{end}", "utf-8")
+    window = f"--window-size={width},{height}"
+    run = opened(browser, copy, proxy, folder / "profile", window, "--dump-dom")
     match = re.search(r'<pre id="probe">(.*?)</pre>', run.stdout, flags=re.DOTALL)
     assert match, f"the page was not drawn in time: {messages(run)}"
-    found: dict[str, Any] = json.loads(match[1].replace("&gt;", ">").replace("&amp;", "&"))
     assert messages(run) == []
     assert of_the_page(proxy) == []
+    found: dict[str, Any] = json.loads(html.unescape(match[1]))
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_it_opens_whole_at_every_size(
+    browser: str, page: Path, proxy: Proxy, tmp_path: Path, size: str
+) -> None:
+    found = probed(browser, page, proxy, tmp_path, size)
     assert found["empty"] == []
     assert found["cut"] == []
     assert found["wide"] <= 0
-    assert found["marked"]
-    assert found["changed"]
-    assert found["up"] == sorted(found["up"])
-    assert found["down"] == sorted(found["down"], reverse=True)
+    assert found["short"] == []
+    assert found["over"] == []
+    assert {name: share for name, share in found["plots"].items() if share < USEFUL} == {}
+    if size in ("desktop", "paper"):
+        assert found["hidden"] == []
+    if size != "paper":
+        assert found["marked"]
+        assert found["changed"]
+        assert found["up"] == sorted(found["up"])
+        assert found["down"] == sorted(found["down"], reverse=True)
 
 
 def test_the_policy_lets_the_page_run_as_it_is(

@@ -55,3 +55,9 @@ def test_every_row_is_described_where_degrees_are_missing() -> None:
     found = described(rows)
     assert found["layout"].to_list() == ["TP2 ×4", "P TP4 ×2 | D EP8+DPA ×3", "TP2 ×4"]
     assert found["precision"].to_list() == ["fp8 / bf16"] * 3
+
+
+def test_no_rows_are_described_too() -> None:
+    found = described(pl.DataFrame(schema={"point_id": pl.String, "reason": pl.String}))
+    assert found.is_empty()
+    assert {"point_id", "layout", "family", "precision", "context"} <= set(found.columns)

@@ -120,7 +120,7 @@ def test_an_infeasible_study_says_why(tmp_path: Path) -> None:
     write(nothing, tmp_path, ("html", "md", "svg", "parquet"))
     text = (tmp_path / "README.md").read_text("utf-8")
     assert "**Nothing is feasible.** None of 12,480 candidates keeps" in text
-    assert "The nearest miss: TP1 ×8 on h100-sxm: hbm." in text
+    assert "TP1 ×8 on 8 × h100-sxm (bf16 / bf16): weights and overheads do not fit a GPU" in text
     assert "Nothing is feasible" in (tmp_path / "index.html").read_text("utf-8")
 
 

@@ -14,7 +14,7 @@ _ROW = 24
 def funnel(n_steps: int) -> alt.LayerChart:
     """One bar a step on a logarithmic axis. Dataset `funnel`: `step`, `kind`, `n`, `text`."""
     base = alt.Chart(named("funnel")).encode(
-        y=alt.Y("step:N", sort=None, axis=alt.Axis(title=None, labelLimit=220, domain=False)),
+        y=alt.Y("step:N", sort=None, axis=alt.Axis(title=None, domain=False)),
         tooltip=[alt.Tooltip("step:N"), alt.Tooltip("n:Q", format=",", title="points")],
     )
     x = alt.X(

@@ -5,25 +5,26 @@ from collections.abc import Sequence
 import altair as alt
 
 from dse.report.charts._base import PICKED, layered, named, picked
-from dse.report.charts.theme import COLOURS, colours
+from dse.report.charts.theme import colours, shapes
 
 __all__ = ["breakdown", "floors", "roofline", "wall_order"]
 
 HEIGHT = 280
+PHASES = ("decode", "prefill")
 _ROW = 30
 _LOG = alt.Scale(type="log", nice=False, padding=14)
 
 
-def wall_order(names: Sequence[str], *, has_load: bool) -> alt.LayerChart:
+def wall_order(names: Sequence[str], walls: Sequence[str], *, has_load: bool) -> alt.LayerChart:
     """A dot a wall against requests in flight. Datasets `wall_order`, `wall_load`."""
-    y = alt.Y("who:N", sort=list(names), axis=alt.Axis(title=None, labelLimit=190, grid=True))
+    y = alt.Y("who:N", sort=list(names), axis=alt.Axis(title=None, grid=True))
     x = alt.X("at:Q", scale=_LOG, title="requests in flight")
     base = alt.Chart(named("wall_order")).encode(
         y=y, x=x, tooltip=["who:N", "wall:N", alt.Tooltip("at:Q", format=",.4~g", title="at")]
     )
     dots = base.mark_point(filled=True, size=110, opacity=1, cursor="pointer").encode(
-        color=alt.Color("wall:N", scale=alt.Scale(range=list(COLOURS)), title="wall"),
-        shape=alt.Shape("wall:N", title="wall"),
+        color=alt.Color("wall:N", scale=colours(walls), title="wall"),
+        shape=alt.Shape("wall:N", scale=shapes(walls), title="wall"),
     )
     layers = [dots]
     if has_load:
@@ -68,7 +69,7 @@ def breakdown(
     y = alt.Y(
         "who:N" if len(rows) == 1 else "bar:N",
         sort=list(names) if len(rows) == 1 else None,
-        axis=alt.Axis(title=None, labelLimit=200),
+        axis=alt.Axis(title=None),
     )
     chosen = f"datum.point_id === {PICKED}"
     bars = base.mark_bar(cursor="pointer", height=18).encode(
@@ -123,6 +124,8 @@ def roofline(gpus: Sequence[str]) -> alt.LayerChart:
         y=alt.Y("low_tflop_per_s:Q", title=title), y2="high_tflop_per_s:Q"
     )
     tops = steps.mark_point(filled=True, size=90, opacity=1, cursor="pointer").encode(
-        y=alt.Y("high_tflop_per_s:Q", title=title), shape=alt.Shape("phase:N"), tooltip=tip
+        y=alt.Y("high_tflop_per_s:Q", title=title),
+        shape=alt.Shape("phase:N", scale=shapes(PHASES)),
+        tooltip=tip,
     )
     return layered([roofs, span, tops], HEIGHT)

@@ -9,31 +9,9 @@ from dse.report.charts._base import dashes, layered, named, tooltips
 from dse.report.charts.theme import colours
 from dse.report.quantities import quantity
 
-__all__ = ["break_even", "contexts", "fleet", "interactivity"]
+__all__ = ["fleet", "interactivity"]
 
 HEIGHT = 260
-
-
-def break_even(column: str, names: Sequence[str], precisions: Sequence[str] = ()) -> alt.LayerChart:
-    """USD per million output tokens against USD per GPU hour.
-
-    Datasets `price_lines` (two rows a line) and `price_dots`.
-    """
-    x, y = quantity("usd_per_gpu_hour"), quantity("usd_per_mtok_output")
-    at: dict[str, Any] = {
-        "x": alt.X(f"{x.column}:Q", title=x.label),
-        "y": alt.Y(f"{y.column}:Q", title=y.label),
-        "color": _colour(column, names),
-    }
-    line = alt.Chart(named("price_lines")).mark_line(strokeWidth=1.6)
-    line = line.encode(**at, **dashes(precisions))
-    dots = alt.Chart(named("price_dots")).mark_point(filled=True, size=80, opacity=1)
-    tip = [
-        *tooltips([column, "precision", "layout"]),
-        alt.Tooltip(f"{x.column}:Q", title=x.label, format=",.4~g"),
-        alt.Tooltip(f"{y.column}:Q", title=y.label, format=",.4~g"),
-    ]
-    return layered([line, dots.encode(**at, tooltip=tip)], HEIGHT)
 
 
 def interactivity(
@@ -59,22 +37,6 @@ def interactivity(
     line = base.mark_line(strokeWidth=1.6, interpolate="step-before").encode(**dashes(precisions))
     dots = base.mark_point(filled=True, size=60, opacity=1, cursor="pointer")
     return layered([line, dots.encode(tooltip=tip)], HEIGHT)
-
-
-def contexts(column: str, names: Sequence[str]) -> alt.LayerChart:
-    """Best output per GPU by context. Dataset `contexts`."""
-    y = quantity("output_tok_per_s_per_gpu")
-    base = alt.Chart(named("contexts")).encode(
-        x=alt.X("context:N", title="ISL / OSL (tokens)", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y(f"{y.column}:Q", title=f"{y.label} ↑ better"),
-        color=_colour(column, names),
-        tooltip=[
-            *tooltips([column, "precision", "layout", "context"]),
-            alt.Tooltip(f"{y.column}:Q", title=y.label, format=",.4~g"),
-        ],
-    )
-    bars = base.mark_bar(cursor="pointer").encode(xOffset=f"{column}:N")
-    return layered([bars], HEIGHT)
 
 
 def fleet(column: str, names: Sequence[str], precisions: Sequence[str] = ()) -> alt.LayerChart:

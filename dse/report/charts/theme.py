@@ -1,11 +1,11 @@
 """One visual language: colours that colour-blind readers tell apart, shapes, type, ink and grid."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import altair as alt
 
-__all__ = ["COLOURS", "SHAPES", "colours", "config", "shapes"]
+__all__ = ["COLOURS", "SHAPES", "colours", "config", "shapes", "with_legends"]
 
 COLOURS = (
     "#0072B2",
@@ -47,7 +47,7 @@ def _dealt(names: Sequence[str], values: Sequence[str]) -> alt.Scale:
 def config(*, ink: str, muted: str, grid: str, font: str = FONT) -> dict[str, Any]:
     """The Vega-Lite config of a page or of a picture; colours may be CSS variables on a page.
 
-    A page fits the legends to the width of each chart; these columns are for pictures.
+    A page fits the legends to the width of each chart; `with_legends` does so for pictures.
     """
     text = {"labelColor": muted, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12}
     return {
@@ -62,6 +62,7 @@ def config(*, ink: str, muted: str, grid: str, font: str = FONT) -> dict[str, An
             "titleFontWeight": 500,
             "titlePadding": 8,
             "labelOverlap": True,
+            "labelLimit": 0,
         },
         "legend": {
             **text,
@@ -69,8 +70,7 @@ def config(*, ink: str, muted: str, grid: str, font: str = FONT) -> dict[str, An
             "symbolStrokeWidth": 2,
             "symbolOpacity": 1,
             "orient": "bottom",
-            "columns": 4,
-            "labelLimit": 220,
+            "labelLimit": 0,
             "layout": {"bottom": {"anchor": "start", "direction": "horizontal"}},
         },
         "header": {**text, "titleFontWeight": 500},
@@ -78,3 +78,38 @@ def config(*, ink: str, muted: str, grid: str, font: str = FONT) -> dict[str, An
         "text": {"color": ink, "fontSize": 12},
         "rule": {"color": muted},
     }
+
+
+def with_legends(look: Mapping[str, Any], spec: Mapping[str, Any], width: float) -> dict[str, Any]:
+    """`look` with as many columns of names as let all legends of `spec` stand side by side."""
+    lists = set(_domains(spec))
+
+    def room(columns: int) -> float:
+        widths = [min(columns, len(names)) * _width(names) for names in lists]
+        return float(sum(widths))
+
+    columns = next((n for n in range(MOST_COLUMNS, 0, -1) if room(n) <= width), 0)
+    direction = "horizontal" if columns else "vertical"
+    layout = {"bottom": {"anchor": "start", "direction": direction}}
+    return {**look, "legend": {**look["legend"], "columns": columns or 1, "layout": layout}}
+
+
+MOST_COLUMNS = 6
+
+
+def _width(names: Sequence[str]) -> float:
+    """Pixels of the longest name at 12 px, its symbol and the gap to the next."""
+    return 40.0 + 7.0 * max(map(len, names))
+
+
+def _domains(node: Any) -> Iterator[tuple[str, ...]]:
+    """Every list of names that a scale of `node` stands for."""
+    if isinstance(node, Mapping):
+        domain = node.get("domain")
+        if isinstance(domain, list) and domain and isinstance(domain[0], str):
+            yield tuple(domain)
+        for inner in node.values():
+            yield from _domains(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            yield from _domains(inner)

@@ -7,6 +7,9 @@
   const specs = read("specs");
   const config = read("config");
   const views = [];
+  const drawn = [];
+  const NARROW = 560;
+  const PRINTED = 660; // A4 and Letter within the margins of the style sheet
   const rowsOf = (id) => document.querySelectorAll(`tr[data-point="${CSS.escape(id)}"]`);
 
   function pick(id) {
@@ -71,12 +74,58 @@
     });
   }
 
-  function fitted(width) {
-    const narrow = width < 560;
-    const layout = { bottom: { anchor: "start", direction: narrow ? "vertical" : "horizontal" } };
-    const columns = Math.max(1, Math.floor(width / (narrow ? 140 : 170)));
-    return { ...config, legend: { ...config.legend, columns, layout } };
+  // What the legends of a chart name: one list of names a scale.
+  function legends(node, found = new Map()) {
+    if (!node || typeof node !== "object") return found;
+    if (Array.isArray(node.domain) && typeof node.domain[0] === "string")
+      found.set(String(node.domain), node.domain);
+    for (const inner of Object.values(node)) legends(inner, found);
+    return found;
   }
+
+  // The most columns of names with which all legends stand side by side; 0 where none fits.
+  function abreast(spec, width) {
+    const lists = [...legends(spec).values()];
+    const room = (columns) => lists.reduce((sum, names) => sum + Math.min(columns, names.length)
+      * (40 + 7 * Math.max(...names.map((name) => name.length))), 0);
+    let columns = 6;
+    while (columns > 0 && room(columns) > width) columns -= 1;
+    return columns;
+  }
+
+  const rowed = (spec) => (spec.layer || []).some((layer) => layer.encoding?.y?.type === "nominal");
+
+  function fitted(spec, width) {
+    const columns = abreast(spec, width);
+    const layout = { bottom: { anchor: "start", direction: columns ? "horizontal" : "vertical" } };
+    const legend = { ...config.legend, columns: columns || 1, layout };
+    if (width >= NARROW || !rowed(spec)) return { ...config, legend };
+    // Names of rows stand above them: beside them they would leave no room.
+    spec.height *= 1.7;
+    const above = { labelAlign: "left", labelPadding: -4, labelOffset: -13, ticks: false };
+    return { ...config, legend, axisYBand: above, axisYPoint: above };
+  }
+
+  // Vega-Lite fits no facet to its place: its panels share the width, as many abreast as can be read.
+  function panelled(spec, width) {
+    if (!spec.facet) return;
+    const columns = Math.max(1, Math.min(spec.columns, Math.floor(width / 240)));
+    spec.columns = columns;
+    spec.spec.width = panel(spec, width);
+  }
+
+  const panel = (spec, width) =>
+    Math.floor((width - 70 - spec.spacing * (spec.columns - 1)) / spec.columns);
+
+  // A page is printed at another width than it is shown at: charts are drawn anew for it.
+  function redraw(width) {
+    for (const { view, place, spec } of drawn) {
+      const to = width || place.clientWidth;
+      view.signal(spec.facet ? "child_width" : "width", spec.facet ? panel(spec, to) : to).resize().run();
+    }
+  }
+  addEventListener("beforeprint", () => redraw(PRINTED));
+  addEventListener("afterprint", () => redraw());
 
   const copied = (name) => data[name].map((row) => ({ ...row }));
   const all = [...document.querySelectorAll("[data-chart]")].map(async (place) => {
@@ -84,8 +133,11 @@
     const text = JSON.stringify(spec);
     const named = Object.keys(data).filter((name) => text.includes(`{"name":"${name}"}`));
     Object.assign((spec.datasets ||= {}), Object.fromEntries(named.map((name) => [name, copied(name)])));
-    const options = { actions: false, renderer: "svg", ast: true, config: fitted(place.clientWidth) };
+    const width = place.clientWidth;
+    panelled(spec, width);
+    const options = { actions: false, renderer: "svg", ast: true, config: fitted(spec, width) };
     const { view } = await vegaEmbed(place, spec, options);
+    drawn.push({ view, place, spec });
     if (view.signal && text.includes('"picked"')) views.push(view);
     view.addEventListener("click", (_, item) => {
       const id = item && item.datum && item.datum.point_id;

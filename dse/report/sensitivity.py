@@ -1,0 +1,168 @@
+"""How far the answer holds: cost against price, load and bounds of the SLO, context by context."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from dse.report.panels import Compared, Panel, compared, panels
+from dse.report.quantities import number, quantity
+from dse.report.record import Outcome
+from dse.report.section import Figure, Part, Rows, Section
+from dse.report.subject import Subject
+from dse.report.tables import Table, table
+
+__all__ = ["Held", "held", "sensitivity"]
+
+MOST_CHANGES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Who is best from `x` on, until the next one."""
+
+    x: float
+    who: str
+
+
+def sensitivity(outcome: Outcome, about: Subject) -> Part | None:
+    """Panels of price, load, TPOT bound and TTFT bound, a column a context; None without a feasible
+    point.
+    """
+    feasible = outcome.results.filter(pl.col("feasible").fill_null(value=False))
+    if feasible.is_empty():
+        return None
+    asked = compared(outcome, feasible)
+    within = pl.col("context").is_in(asked.contexts)
+    outcome = replace(outcome, results=outcome.results.filter(within))
+    every = panels(outcome, about, feasible.filter(within), asked)
+    found = [each for each in every if each.rows]
+    if not found:
+        return None
+    names = sorted({row[asked.column] for each in found for row in each.rows})
+    section = Section(
+        name="sensitivity",
+        title="What would change the answer",
+        lines=(_line(asked, len(names)),),
+        lead=(_flips(found, asked),),
+        charts=tuple(_figure(each, asked, names) for each in found),
+    )
+    return Part(section=section, datasets={_dataset(each): _bounded(each) for each in found})
+
+
+def held(rows: Rows, keys: Sequence[str], better: str, tolerance: float) -> list[Held]:
+    """Who is best along x. Each keeps its last value until its next; another takes over where it
+    is better by more than `tolerance` (relative): what the search does not tell apart is no change.
+    """
+    sign = -1.0 if better == "max" else 1.0
+    values: dict[str, float] = {}
+    found: list[Held] = []
+    for x in sorted({row["x"] for row in rows}):
+        values |= {_who(row, keys): row["y"] for row in rows if row["x"] == x}
+        best = min(values, key=lambda who: (sign * values[who], who))
+        if not found or (
+            best != found[-1].who and abs(values[best] / values[found[-1].who] - 1) > tolerance
+        ):
+            found.append(Held(x=x, who=best))
+    return found
+
+
+def _who(row: Mapping[str, Any], keys: Sequence[str]) -> str:
+    return ", ".join(str(row[name]) for name in keys)
+
+
+def _bounded(panel: Panel) -> Rows:
+    """The rows of a panel; the first of each context has `bound`, so that it is drawn once."""
+    seen: set[str] = set()
+    found = []
+    for row in panel.rows:
+        new = row["context"] not in seen
+        seen.add(row["context"])
+        found.append({**row, "bound": panel.bound if new else None})
+    return found
+
+
+def _dataset(panel: Panel) -> str:
+    return f"sensitivity_{panel.name}"
+
+
+def _line(asked: Compared, n_compared: int) -> str:
+    what = "layout family" if asked.column == "family" else quantity(asked.column).title
+    text = f"The best of each {what} while one thing moves and the rest stays as the study asks."
+    if n_compared > 1:
+        text += (
+            f" Another counts as better from {100 * asked.tolerance:g}% on, the tolerance of the "
+            "search."
+        )
+    if len(asked.contexts) > 1:
+        text += " A panel has one context."
+    return text
+
+
+def _flips(found: Sequence[Panel], asked: Compared) -> Table:
+    """Who is best from where on, a row a panel."""
+    rows = []
+    for panel in found:
+        for context in asked.contexts:
+            own = [row for row in panel.rows if row["context"] == context]
+            text = _at_price(own, asked) if panel.straight else _along(own, panel, asked)
+            if text:
+                rows.append({"varied": panel.x_title, "context": context, "best": text})
+    heads = {"varied": "while this moves", "best": "the best, and from where on another"}
+    columns = ["varied", "context", "best"] if len(asked.contexts) > 1 else ["varied", "best"]
+    return table(pl.DataFrame(rows), columns if rows else [], heads)
+
+
+def _along(rows: Rows, panel: Panel, asked: Compared) -> str:
+    """Who is best from where on; who changes more often than that takes turns."""
+    found = held(rows, asked.keys, panel.y.better, asked.tolerance)
+    parts = [f"from {number(each.x)} {each.who}" if i else each.who for i, each in enumerate(found)]
+    if len(parts) > MOST_CHANGES:
+        others = dict.fromkeys(each.who for each in found[1:-1])
+        parts[1:-1] = [f"from {number(found[1].x)} in turns {' and '.join(others)}"]
+    return "; ".join(parts)
+
+
+def _at_price(rows: Rows, asked: Compared) -> str:
+    """The cheapest at the first price of each, and the price at which the next is as cheap."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        if row["dot"]:
+            first.setdefault(_who(row, asked.keys), row)
+    ranked = sorted(first.items(), key=lambda item: item[1]["y"])
+    if asked.column == "family" or not ranked:
+        return ""
+    (best, at), *others = ranked
+    if not others:
+        return best
+    until = at["x"] * others[0][1]["y"] / at["y"]
+    return f"{best} at {number(at['x'])}, up to {number(until)}; above that {others[0][0]}"
+
+
+def _figure(panel: Panel, asked: Compared, names: Sequence[str]) -> Figure:
+    from dse.report.charts.sensitivity import MultipleAxes, multiples
+
+    values = [row["y"] for row in panel.rows]
+    several = len(asked.contexts) > 1
+    axes = MultipleAxes(
+        name=_dataset(panel),
+        x_title=panel.x_title,
+        y=panel.y,
+        column=asked.column,
+        names=names,
+        precisions=sorted({row["precision"] for row in panel.rows if row["precision"]}),
+        contexts=asked.contexts,
+        has_bound=panel.bound is not None,
+        steps=panel.steps,
+        log=not panel.straight and min(values, default=0.0) > 0,
+    )
+    return Figure(
+        name=f"sensitivity-{panel.name}",
+        title=panel.title,
+        spec=multiples(axes),
+        alt=f"{panel.y.label} against {panel.x_title}, a line a {quantity(asked.column).title}"
+        + (f", a panel a context: {', '.join(asked.contexts)}." if several else "."),
+        caption=panel.caption,
+        wide=several,
+    )

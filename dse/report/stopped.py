@@ -1,0 +1,109 @@
+"""An empty front in words: what stopped every candidate, and what came nearest."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from dse.report.layouts import label
+from dse.report.quantities import number
+from dse.report.record import Outcome
+from dse.report.subject import Subject
+from dse.report.tables import amount
+from dse.walls.kinds import WALLS
+
+__all__ = ["nearest", "reason_text", "stopped"]
+
+Row = Mapping[str, Any]
+MOST = 3
+ATTAINMENT, LEGALITY = "slo_attainment", "legality"
+"""Reasons of a near miss that are no wall: simulated but late, and refused by every engine."""
+
+
+def stopped(outcome: Outcome, about: Subject) -> list[str]:
+    """What took the candidates, step by step: rules, walls, screens, the simulator's verdict."""
+    funnel = outcome.funnel
+    found = []
+    if n := sum(funnel.illegal.values()):
+        found.append(f"{n:,} of {funnel.n_candidates:,} no engine could start: {_rules(outcome)}.")
+    if n := sum(funnel.killed.values()):
+        found.append(f"{n:,} are beyond a wall: {_walls(funnel.killed)}.")
+    for text, n in funnel.screened.items():
+        if n:
+            found.append(f"{n:,} were cut by the study's own screen {text}.")
+    if outcome.results.height:
+        found.append(_simulated(outcome, about))
+    if funnel.n_failed:
+        found.append(f"{funnel.n_failed:,} simulations failed; `dse query` has their errors.")
+    return found or ["The space has no candidate."]
+
+
+def nearest(outcome: Outcome, about: Subject) -> list[str]:
+    """The nearest misses in words, the best of each reason, with what would make it feasible."""
+    found: dict[str, str] = {}
+    for row in outcome.near_misses.iter_rows(named=True):
+        found.setdefault(str(row["reason"]), _miss(row, about))
+    return list(found.values())[:MOST]
+
+
+def reason_text(reason: str) -> str:
+    """Why a point is no answer, in words: what its wall says, or that too few requests are good."""
+    if reason == ATTAINMENT:
+        return "too few requests keep the SLO"
+    if reason == LEGALITY:
+        return "no engine could start it"
+    return WALLS[reason].says if reason in WALLS else reason.replace("_", " ")
+
+
+def _miss(row: Row, about: Subject) -> str:
+    gpus = f"{row['n_gpus']} × " if row.get("n_gpus") else ""
+    text = f"{label(row)} on {gpus}{row.get('gpu')}"
+    if row.get("precision"):
+        text += f" ({row['precision']})"
+    if row.get("concurrency"):
+        text += f" with {row['concurrency']:,} in flight"
+    if row["reason"] == ATTAINMENT:
+        share = f"{number(100 * row['limit'])}% of its requests keep the SLO"
+        wanted = f"{100 * about.slo.attainment:g}% must"
+        return f"{text}: {share}, {wanted}. Lower the load, or ask for less."
+    if row["reason"] == LEGALITY:
+        return f"{text}: {row.get('remedy') or 'no engine could start it'}."
+    need, limit = (amount(row[name], row["unit"]) for name in ("demand", "limit"))
+    by = f"; needs {need}, has {limit}, {number(100 * row['margin'])}% over" if need else ""
+    remedy = row.get("remedy")
+    would = f" It would do with {remedy}." if remedy and "=" in remedy else f" {remedy or ''}."
+    return f"{text}: {reason_text(row['reason'])}{by}.{would if remedy else ''}"
+
+
+def _rules(outcome: Outcome) -> str:
+    """Each broken rule with its count, and the numbers of the first layout that breaks it."""
+    first = {
+        str(row.get("rule")): str(row["remedy"])
+        for row in outcome.near_misses.iter_rows(named=True)
+        if row["reason"] == LEGALITY and row.get("rule")
+    }
+    ranked = sorted(outcome.funnel.illegal.items(), key=lambda item: -item[1])
+    return "; ".join(
+        f"{rule.replace('_', ' ')} {n:,}" + (f" ({first[rule]})" if rule in first else "")
+        for rule, n in ranked[:MOST]
+    )
+
+
+def _walls(killed: Mapping[str, int]) -> str:
+    ranked = sorted(killed.items(), key=lambda item: -item[1])[:MOST]
+    return "; ".join(f"{kind.replace('_', ' ')} {n:,} ({reason_text(kind)})" for kind, n in ranked)
+
+
+def _simulated(outcome: Outcome, about: Subject) -> str:
+    results = outcome.results
+    text = f"{results.height:,} were simulated"
+    n_late = 0
+    if "slo_attainment" in results.columns:
+        n_late = results.filter(pl.col("slo_attainment") < about.slo.attainment).height
+    if n_late:
+        most = number(100 * results.select(pl.col("slo_attainment").max()).item())
+        text += f"; {n_late:,} keep the SLO for too few of their requests, {most}% at best"
+    if results.height > n_late:
+        conditions = " and ".join(each.text for each in outcome.study.constraints)
+        text += f"; {results.height - n_late:,} break the study's constraints {conditions}".rstrip()
+    return text + "."
