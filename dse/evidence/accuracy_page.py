@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
+from dse.evidence.accuracy_sections import coverage_section, saturation_section
+from dse.evidence.fits import FITS, unseen
 from dse.evidence.intervals import fitted, to_yaml, with_bounds
 from dse.evidence.ranking import ranking
 from dse.evidence.serving_sample import SLICED_BY, read_sample
@@ -48,8 +51,10 @@ with the load of the row: same lengths, same concurrency, same number of request
 """
 
 
-def page(sample: pl.DataFrame, rows: pl.DataFrame) -> str:
-    """The page from predicted frames: the serving sample, and the rows of a file."""
+def page(sample: pl.DataFrame, rows: pl.DataFrame, extra: Sequence[str] = ()) -> str:
+    """The page from predicted frames: the serving sample, and the rows of a file; `extra` sections
+    follow.
+    """
     done = sample.filter(pl.col("status") == "ok")
     clean = done.filter(pl.col("set_aside") == "")
     parts = [
@@ -66,7 +71,8 @@ def page(sample: pl.DataFrame, rows: pl.DataFrame) -> str:
         "## Graded measurements\n",
         "Grade A: all settings known. B: one missing, or a length distribution. C: a bound.\n",
         *(_grade(rows, grade) for grade in ("A", "B", "C")),
-        _FITTED,
+        _unseen(clean, rows),
+        *extra,
     ]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -113,14 +119,9 @@ def _counts(sample: pl.DataFrame, done: pl.DataFrame, clean: pl.DataFrame) -> st
 def _sample_table(parts: Iterable[tuple[str, pl.DataFrame]]) -> str:
     found = []
     for name, frame in parts:
-        found += [_renamed(each, name) for each in slices(frame, metrics=("tpot_s", "ttft_s"))]
+        asked = slices(frame, metrics=("tpot_s", "ttft_s"))
+        found += [replace(each, slice=name) for each in asked]
     return _table(found)
-
-
-def _renamed(each: Slice, name: str) -> Slice:
-    from dataclasses import replace
-
-    return replace(each, slice=name)
 
 
 def _peer_table(clean: pl.DataFrame) -> str:
@@ -180,6 +181,27 @@ def _grade(rows: pl.DataFrame, grade: str) -> str:
     return f"{text}\n{_table(slices(done, ('source', 'gpu', 'engine', 'class'), metrics=_METRICS))}"
 
 
+def _unseen(clean: pl.DataFrame, rows: pl.DataFrame) -> str:
+    lines = [
+        "## Constants fitted end to end, and the rows that they saw\n",
+        "| constants | profile | rows |",
+        "|---|---|---|",
+        *(f"| {fit.constants} | {fit.profile} | {fit.rows} |" for fit in FITS),
+        "",
+        _EACH,
+        "### Rows that no constant saw\n",
+    ]
+    done = rows.filter(pl.col("status") == "ok")
+    parts = [("sample, clean", clean)]
+    parts += [(f"grade {grade}", done.filter(pl.col("grade") == grade)) for grade in "AB"]
+    found = [
+        replace(each, slice=name)
+        for name, frame in parts
+        for each in slices(unseen(frame), metrics=_METRICS)
+    ]
+    return "\n".join(lines) + "\n" + _table(found)
+
+
 def _table(found: Iterable[Slice]) -> str:
     lines = [
         "| slice | metric | rows | median | mean | bias | inside |",
@@ -194,19 +216,9 @@ def _table(found: Iterable[Slice]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_FITTED: Final = """## Constants fitted end to end, and the rows that they saw
-
-| constant | profile | rows |
-|---|---|---|
-| host step, host request | vllm@0.6 | 71 rows of Mind the Memory Gap (H100 64 GB, four models) |
-| prefill_gap, host times | trtllm@0.8 | static batches of TensorRT-LLM 0.8 and 0.9, 239 rows |
-| prefill_gap, eager_op, arrival | trtllm@1.0 | sample: H100, Llama-3.1-8B, Qwen3-32B, Qwen3-235B |
-| eager_op, arrival, launch_overlap | trtllm@1.1 | sample: InferenceX rows of TensorRT-LLM |
-| prefill_gap, eager_op, arrival | sglang@0.5 | sample and graded rows of InferenceX on SGLang |
-| prefill_gap, arrival | vllm@0.11, 0.14, 0.19 | sample: InferenceX rows of vLLM |
-
-Each is one number for a profile, whatever the model or the GPU. Launch settings (token budgets, KV
-format, polls for requests) are facts of the benchmark scripts, not fits.
+_EACH: Final = """Each is one number for a profile, whatever the model or the GPU. Launch settings
+(token budgets, KV format, polls for requests) are facts of the benchmark scripts, not fits. The
+all-reduce on xGMI comes out alike from Llama 3.1 70B and 405B taken alone, at the same message.
 """
 
 
@@ -240,8 +252,9 @@ def main(arguments: Sequence[str], say: Callable[[str], object] = print) -> None
     stated = fitted(seen, f"residuals of {seen.height} measured rows, docs/accuracy.md")
     if "intervals" in options:
         Path(options["intervals"]).write_text(to_yaml(stated), "utf-8")
-    bounded = [with_bounds(f, c, stated) for f, c in ((sample, sampled), (rows, graded))]
-    paths[0].write_text(page(*bounded), "utf-8")
+    bounded = (with_bounds(sample, sampled, stated), with_bounds(rows, graded, stated))
+    sections = (coverage_section(seen), saturation_section(paths[1]))
+    paths[0].write_text(page(*bounded, sections), "utf-8")
     say(f"{paths[0]}: {sample.height} and {rows.height} rows")
 
 

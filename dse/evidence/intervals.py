@@ -1,8 +1,11 @@
 """Stated 80% intervals of simulated metrics, from the residuals of validation.
 
-A residual is measured ÷ predicted. Its 10% and 90% quantiles over the rows of an engine and a model
+A residual is measured ÷ predicted. Two of its quantiles over the rows of an engine and a model
 class (dense, or experts) are factors on any prediction of that kind; an engine or class without
-enough rows takes the quantiles of all. The file says how many rows each pair of factors saw.
+enough rows takes the quantiles of all. Rows of one GPU and model err together, so the 10% and 90%
+quantiles of all rows hold fewer of a pair that was not among them: the quantiles are those that
+hold 80% of each pair when they come from the other pairs. The file says how many rows each pair of
+factors saw.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 import dse.catalog
 from dse.base.source import read
@@ -28,19 +33,26 @@ __all__ = [
     "bounds",
     "fitted",
     "intervals",
+    "limits",
+    "ratios",
     "to_yaml",
     "with_bounds",
 ]
 
 ANY: Final = "any"
 FEWEST: Final = 30
-_LOW, _HIGH = 0.1, 0.9
+SHARE: Final = 0.8
+_TAILS: Final = (0.1, 0.09, 0.08, 0.07, 0.06, 0.05, 0.04, 0.03)
+_FEWEST_GROUPS: Final = 3
 _FILE: Final = "intervals.yaml"
+
+Ratios = NDArray[np.float64]
+Groups = NDArray[np.object_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """Factors on a predicted `metric` that held 80% of `n` measured rows."""
+    """Factors on a predicted `metric`, from `n` measured rows."""
 
     engine: str
     model_class: str
@@ -113,20 +125,50 @@ def with_bounds(
 
 
 def fitted(rows: pl.DataFrame, source: str) -> Intervals:
-    """The factors of predicted rows: columns `engine`, `class`, `measured_*` and `pred_*`."""
+    """The factors of predicted rows: columns `engine`, `class`, `gpu`, `model`, `measured_*` and
+    `pred_*`.
+    """
     found = [
         each
         for metric in METRICS
-        for engine, model_class, part in _kinds(_ratios(rows, metric))
+        for engine, model_class, part in _kinds(ratios(rows, metric))
         for each in _factors(engine, model_class, metric, part)
     ]
     return Intervals(source=source, factors=tuple(found))
 
 
-def _ratios(rows: pl.DataFrame, metric: str) -> pl.DataFrame:
+def ratios(rows: pl.DataFrame, metric: str) -> pl.DataFrame:
+    """`engine`, `class`, `source` (where there is one), `group` (GPU and model) and `ratio`
+    (measured ÷ predicted) of the rows that have both.
+    """
     ratio = pl.col(f"measured_{metric}") / pl.col(f"pred_{metric}")
-    asked = rows.select("engine", "class", ratio.alias("ratio")).drop_nulls()
+    # Two sources write h100_sxm and H100-SXM.
+    gpu = pl.col("gpu").str.to_lowercase().str.replace_all("_", "-")
+    group = pl.concat_str(gpu, "model", separator="|").alias("group")
+    labels = ["engine", "class", *({"source"} & set(rows.columns))]
+    asked = rows.select(*labels, group, ratio.alias("ratio")).drop_nulls()
     return asked.filter(pl.col("ratio").is_finite())
+
+
+def limits(ratio: Ratios, group: Groups) -> tuple[float, float]:
+    """The quantiles of `ratio` that hold 80% of the rows of a group by the rows of the others."""
+    names = np.unique(group)
+    chosen = _TAILS[0]
+    if len(names) >= _FEWEST_GROUPS:
+        parts = [(ratio[group == name], ratio[group != name]) for name in names]
+        chosen = next((tail for tail in _TAILS if _held(parts, tail) >= SHARE), _TAILS[-1])
+    low, high = np.quantile(ratio, (chosen, 1.0 - chosen))
+    return float(low), float(high)
+
+
+def _held(parts: Iterable[tuple[Ratios, Ratios]], tail: float) -> float:
+    """Share of rows inside the quantiles of the rows of the other groups."""
+    inside = n = 0
+    for own, others in parts:
+        low, high = np.quantile(others, (tail, 1.0 - tail))
+        inside += int(np.count_nonzero((own >= low) & (own <= high)))
+        n += len(own)
+    return inside / n
 
 
 def _kinds(rows: pl.DataFrame) -> Iterable[tuple[str, str, pl.DataFrame]]:
@@ -141,7 +183,7 @@ def _kinds(rows: pl.DataFrame) -> Iterable[tuple[str, str, pl.DataFrame]]:
 
 def _factors(engine: str, model_class: str, metric: str, part: pl.DataFrame) -> Iterable[Factors]:
     if part.height >= FEWEST:
-        low, high = (part["ratio"].quantile(q, "linear") or 1.0 for q in (_LOW, _HIGH))
+        low, high = limits(part["ratio"].to_numpy(), part["group"].to_numpy())
         yield Factors(
             engine=engine, model_class=model_class, metric=metric,
             low=round(low, 4), high=round(high, 4), n=part.height,

@@ -8,7 +8,7 @@ row is slower than its engine should be, and writes the page, its figure and the
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ import polars as pl
 
 from dse.evidence.case import Case
 from dse.evidence.serving_sample import read_sample
+from dse.evidence.triage import regime_of
+from dse.evidence.triage_examples import examples_table
 from dse.evidence.triage_rows import diagnoses
 from dse.evidence.validate_file import read_cases
 
@@ -46,16 +48,20 @@ def study(cases: Sequence[Case], predicted: pl.DataFrame) -> pl.DataFrame:
         infer_schema_length=None,
     )
     simulated = predicted.select(
-        ratio=pl.col("measured_tpot_s") / pl.col("pred_tpot_s"),
+        ratio=pl.coalesce(
+            pl.col("measured_tpot_s") / pl.col("pred_tpot_s"),
+            pl.col("measured_e2e_s") / pl.col("pred_e2e_s"),
+        )
     )
     rows = pl.concat([found, labels, simulated], how="horizontal")
     return rows.filter((pl.col("verdict") != "") & (pl.col("aside") == "")).with_columns(
-        regime=pl.concat_str(
-            "class",
-            pl.when(pl.col("n_requests") <= 16).then(pl.lit(" ≤ 16")).otherwise(pl.lit(" > 16")),
-        ),
+        regime=pl.struct("class", "n_requests").map_elements(_regime, return_dtype=pl.String),
         slow=pl.col("ratio") > SLOW,
     )
+
+
+def _regime(row: dict[str, Any]) -> str:
+    return regime_of(row["n_requests"], is_moe=row["class"] == "MoE")
 
 
 def rates(rows: pl.DataFrame, threshold: float) -> tuple[float, float]:
@@ -74,6 +80,20 @@ def threshold_of(rows: pl.DataFrame) -> float:
     """The residual at which the shares of false alarms and of misses add up to least."""
     grid = np.arange(PRACTICE, 10.0, 0.1)
     return float(grid[np.nanargmin([sum(rates(rows, float(x))) for x in grid])])
+
+
+def by_regime(rows: pl.DataFrame) -> dict[str, float]:
+    """The threshold of each regime, to a tenth."""
+    return {
+        value: round(threshold_of(rows.filter(pl.col("regime") == value)), 1)
+        for value in sorted(rows["regime"].unique().to_list())
+    }
+
+
+def rates_by_regime(rows: pl.DataFrame, limits: Mapping[str, float]) -> tuple[float, float]:
+    """(False alarms, misses) of all rows, each judged by the threshold of its regime."""
+    scaled = pl.col("residual") / pl.col("regime").replace_strict(limits, return_dtype=pl.Float64)
+    return rates(rows.with_columns(residual=scaled), 1.0)
 
 
 def page(rows: pl.DataFrame, figure: str) -> str:
@@ -96,14 +116,16 @@ def page(rows: pl.DataFrame, figure: str) -> str:
     for value in sorted({PRACTICE, 2.0, 2.5, 3.0, 4.0, round(chosen, 2)}):
         false, missed = rates(rows, value)
         lines.append(f"| {value:g} | {false:.0%} | {missed:.0%} |")
-    lines += ["", "By regime, each with the threshold that is best for it alone:\n"]
+    limits = by_regime(rows)
+    lines += ["", _REGIMES]
     lines += ["| regime | n | threshold | false alarms | misses |", "|---|---:|---:|---:|---:|"]
-    for value in sorted(rows["regime"].unique().to_list()):
+    for value, own in limits.items():
         part = rows.filter(pl.col("regime") == value)
-        own = threshold_of(part)
         false, missed = rates(part, own)
         lines.append(f"| {value} | {part.height} | {own:.1f} | {false:.0%} | {missed:.0%} |")
-    lines += ["", _below(rows)]
+    false, missed = rates_by_regime(rows, limits)
+    lines.append(f"| all, each by its own | {rows.height} | | {false:.0%} | {missed:.0%} |")
+    lines += ["", examples_table(rows, limits, SLOW), _below(rows)]
     return "\n".join(lines)
 
 
@@ -147,14 +169,15 @@ def figure(rows: pl.DataFrame) -> str:
 
 def thresholds_yaml(rows: pl.DataFrame, prefill_mfu: tuple[float, float], n_prefill: int) -> str:
     """The file that `dse triage` reads."""
-    chosen = threshold_of(rows)
-    false, missed = rates(rows, round(chosen, 1))
+    chosen, limits = threshold_of(rows), by_regime(rows)
+    false, missed = rates_by_regime(rows, limits)
+    regimes = ", ".join(f'"{name}": {limit:.1f}' for name, limit in limits.items())
     normal = rows.drop_nulls("slow").filter(~pl.col("slow"))["mbu"]
     good, poor = normal.quantile(0.75) or 0.0, normal.quantile(0.25) or 0.0
     return (
         "# Where a residual stops being normal: docs/residuals.md, by python -m "
         "dse.evidence.residuals.\n"
-        f"escalate: {chosen:.1f}\n"
+        f"escalate: {chosen:.1f}\nregimes: {{{regimes}}}\n"
         f"decode_mbu_good: {good:.2f}\ndecode_mbu_poor: {poor:.2f}\n"
         f"prefill_mfu_good: {prefill_mfu[1]:.2f}\nprefill_mfu_poor: {prefill_mfu[0]:.2f}\n"
         f'source: "{rows.height} measured decode rows and {n_prefill} prompts: false alarms '
@@ -202,6 +225,9 @@ predicts: kernels of that GPU as measured, the engine's host and launches. A fal
 as fast as its engine above the threshold, a miss a slow one below it. The practice value fires on
 nearly every real server: launches, small batches and exposed all-reduces put a healthy step well
 above its floor. At the shipped threshold the shares of false alarms and misses add up to least.
+"""
+_REGIMES: Final = """By regime, which is what `dse triage` uses: launches and start-up times weigh
+more in steps of few requests, and each regime has the threshold that is best for it alone.
 """
 _WRONG: Final = """The input that is wrong is the batch or the tokens per step, not a fact of the
 catalog: gpt-oss on H100 measured a TTFT of 20 s beside a TPOT of 5 ms, so the server ran far fewer

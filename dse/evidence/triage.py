@@ -2,7 +2,8 @@
 (Floor First, arXiv:2607.05876, sections 2.3 and 3.1).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -14,7 +15,9 @@ from dse.cost.account import StepFloor, decode_floor, prefill_floor
 from dse.hardware import DType
 from dse.serving.deployment import Deployment, Pool
 
-__all__ = ["Budget", "Thresholds", "Triage", "thresholds", "triage"]
+__all__ = ["Budget", "Thresholds", "Triage", "regime_of", "thresholds", "triage"]
+
+FEW_REQUESTS = 16
 
 Phase = Literal["decode", "prefill"]
 Verdict = Literal["below_floor", "inside", "residual", "escalate"]
@@ -37,7 +40,10 @@ _QUESTIONS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Open a profiler above `escalate · t_opt`; MBU bands are for decode, MFU for prefill."""
+    """Open a profiler above `escalate · t_opt`, of decode steps that of their `regimes` where it is
+    given (`regime_of`): launches weigh more in a small step. MBU bands are for decode, MFU for
+    prefill.
+    """
 
     escalate: float
     decode_mbu_good: float
@@ -45,6 +51,11 @@ class Thresholds:
     prefill_mfu_good: float
     prefill_mfu_poor: float
     source: str
+    regimes: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, regime: str) -> "Thresholds":
+        """Those that hold in `regime`."""
+        return replace(self, escalate=self.regimes.get(regime, self.escalate))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,15 +117,22 @@ def triage(
     """
     if not measured_s > 0:
         raise UserError(f"measured time is {measured_s} s", "give a positive time, as 45 ms")
-    pool = deployment.pool(phase)
+    pool, limits = deployment.pool(phase), limits or thresholds()
     if phase == "decode":
+        limits = limits.of(regime_of(n_requests, is_moe=deployment.model.is_moe))
         floor = decode_floor(deployment, pool, n_requests, context_tokens)
         drafts = deployment.speculative
         step_s = measured_s * (1.0 if drafts is None else drafts.tokens_per_step)
     else:
         new_tokens = context_tokens - cached_tokens
         floor, step_s = prefill_floor(deployment, pool, new_tokens, cached_tokens), measured_s
-    return _diagnosed(floor, step_s, phase, pool, deployment, limits or thresholds())
+    return _diagnosed(floor, step_s, phase, pool, deployment, limits)
+
+
+def regime_of(n_requests: float, *, is_moe: bool) -> str:
+    """The kind of decode step that has a threshold of its own."""
+    few = n_requests <= FEW_REQUESTS
+    return f"{'MoE' if is_moe else 'dense'} {'≤' if few else '>'} {FEW_REQUESTS}"
 
 
 def _diagnosed(

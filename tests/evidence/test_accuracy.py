@@ -7,7 +7,9 @@ import pytest
 from dse.base.errors import UserError
 from dse.evidence.accuracy_page import held_out, page
 from dse.evidence.case import METRICS
-from dse.evidence.residuals import rates, threshold_of
+from dse.evidence.fits import unseen
+from dse.evidence.intervals import with_bounds
+from dse.evidence.residuals import by_regime, rates, rates_by_regime, threshold_of
 from dse.evidence.serving_sample import read_sample, sample_path
 from dse.evidence.validate import predictions, slices
 from dse.evidence.validate_file import sampled
@@ -17,7 +19,7 @@ try:
 except UserError:
     pytest.skip("the silicon database is not installed", allow_module_level=True)
 
-ROWS = 60
+ROWS = 150
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,27 @@ def test_constants_fitted_without_a_model_still_hold(frame: pl.DataFrame) -> Non
     errors = held_out(clean, "tpot_s", [2e-4 * i for i in range(-5, 6)], (0.0,))
     assert len(errors) == clean.height
     assert np.median(np.abs(errors)) < 0.197
+
+
+def test_rows_that_no_constant_saw_are_nearer_than_the_peer(frame: pl.DataFrame) -> None:
+    clean = frame.filter((pl.col("status") == "ok") & (pl.col("set_aside") == ""))
+    rest = unseen(clean)
+    assert 20 < rest.height < clean.height
+    found = {each.metric: each.median_ape for each in slices(rest)}
+    assert found["tpot_s"] < 0.197
+    assert found["ttft_s"] < 0.488
+
+
+def test_shipped_intervals_hold_about_four_rows_in_five(frame: pl.DataFrame) -> None:
+    """Two standard deviations of the share of 140 rows are 7 points."""
+    clean = frame.filter((pl.col("status") == "ok") & (pl.col("set_aside") == ""))
+    cases = [each for each in read_sample() if each.key in set(clean["key"])]
+    bounded = with_bounds(clean, cases)
+    for metric in ("tpot_s", "ttft_s"):
+        inside = pl.col(f"measured_{metric}").is_between(
+            pl.col(f"lo_{metric}"), pl.col(f"hi_{metric}")
+        )
+        assert 0.7 < bounded.select(inside.mean()).item() < 0.92
 
 
 def test_every_row_of_the_sample_is_predicted_or_says_why(frame: pl.DataFrame) -> None:
@@ -68,3 +91,18 @@ def test_rates_of_a_threshold() -> None:
     assert rates(rows, 1.4) == pytest.approx((2 / 3, 0.0))
     assert rates(rows, 3.5) == pytest.approx((0.0, 0.5))
     assert threshold_of(rows) == pytest.approx(2.0, abs=0.11)
+
+
+def test_each_regime_is_judged_by_its_own_threshold() -> None:
+    rows = pl.DataFrame(
+        {
+            "residual": [2.0, 3.0, 6.0, 9.0],
+            "slow": [False, True, False, True],
+            "regime": ["dense > 16", "dense > 16", "MoE ≤ 16", "MoE ≤ 16"],
+        }
+    )
+    limits = by_regime(rows)
+    assert 2.0 <= limits["dense > 16"] < 3.0
+    assert 6.0 <= limits["MoE ≤ 16"] < 9.0
+    assert rates_by_regime(rows, limits) == pytest.approx((0.0, 0.0))
+    assert min(sum(rates(rows, 0.1 * i)) for i in range(13, 100)) >= 0.5

@@ -7,19 +7,32 @@ import pytest
 from dse.base.source import read
 from dse.catalog import Catalog
 from dse.evidence.case import METRICS
-from dse.evidence.intervals import FEWEST, Intervals, banded, bounds, fitted, intervals, to_yaml
+from dse.evidence.coverage import coverage
+from dse.evidence.intervals import (
+    FEWEST,
+    Intervals,
+    banded,
+    bounds,
+    fitted,
+    intervals,
+    ratios,
+    to_yaml,
+)
 from dse.hardware import DType
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
 from dse.space.precision import precision_of
 
 
-def rows(n: int, engine: str = "vllm", spread: float = 0.2) -> pl.DataFrame:
+def rows(
+    n: int, engine: str = "vllm", spread: float = 0.2, gpu: str = "a", bias: float = 1.0
+) -> pl.DataFrame:
     """`n` rows measured at evenly spread ratios around their prediction."""
-    ratio = np.linspace(1.0 - spread, 1.0 + spread, n)
+    ratio = bias * np.linspace(1.0 - spread, 1.0 + spread, n)
     columns = {f"pred_{name}": np.ones(n) for name in METRICS}
     columns |= {f"measured_{name}": ratio for name in METRICS}
-    return pl.DataFrame({"engine": [engine] * n, "class": ["dense"] * n, **columns})
+    labels = {"engine": engine, "class": "dense", "gpu": gpu, "model": "m", "source": gpu}
+    return pl.DataFrame({**{k: [v] * n for k, v in labels.items()}, **columns})
 
 
 def test_eight_in_ten_rows_are_inside() -> None:
@@ -29,6 +42,33 @@ def test_eight_in_ten_rows_are_inside() -> None:
     assert (found.low, found.high) == pytest.approx((0.84, 1.16))
     inside = frame["measured_tpot_s"].is_between(found.low, found.high)
     assert inside.mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_pairs_that_err_together_widen_the_interval_until_it_holds_a_new_one() -> None:
+    """Five GPUs of the same spread and other biases: plain quantiles hold 80% of what they saw."""
+    biases = (0.9, 0.95, 1.0, 1.05, 1.1)
+    frame = pl.concat([rows(200, gpu=f"g{b}", bias=b, spread=0.05) for b in biases])
+    found = fitted(frame, "here").of("vllm", "dense", "tpot_s")
+    ratio = frame["measured_tpot_s"].to_numpy()
+    assert found is not None
+    assert found.low < np.quantile(ratio, 0.1)
+    assert found.high > np.quantile(ratio, 0.9)
+
+
+def test_coverage_of_rows_left_out() -> None:
+    alike = pl.concat([rows(200, gpu=name) for name in "abcde"])
+    (found,) = coverage(alike, ("tpot_s",))
+    assert (found.engine, found.n) == ("vllm", 1000)
+    assert found.seen == pytest.approx(0.8, abs=0.01)
+    assert found.pair_out == pytest.approx(0.8, abs=0.01)
+    stranger = pl.concat([alike, rows(200, gpu="f", bias=3.0)])
+    (other,) = coverage(stranger, ("tpot_s",))
+    assert other.pair_out < other.seen
+
+
+def test_a_gpu_is_one_pair_however_it_is_written() -> None:
+    frame = pl.concat([rows(2, gpu="h100_sxm"), rows(2, gpu="H100-SXM")])
+    assert ratios(frame, "tpot_s")["group"].n_unique() == 1
 
 
 def test_too_few_rows_take_a_wider_kind() -> None:

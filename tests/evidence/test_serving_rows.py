@@ -81,3 +81,16 @@ def test_what_cannot_be_predicted_says_why(changes: dict[str, Any], reason: str)
     found = case(**changes)
     assert found.deployment is None
     assert reason in found.reason
+
+
+def test_a_throughput_run_of_rocm_takes_all_prompts_at_once_and_counts_answers() -> None:
+    found = case(
+        load_mode="offline max throughput (benchmark_throughput)", framework="vllm",
+        source="AMD ROCm/vllm dev-docker README", framework_version="vLLM 0.9.1 ROCm 6.4.1",
+        model="Llama 3.1 70B", gpu="MI300X", precision_weights="fp8", dp_attn=None, ep=None,
+        concurrency=1500, notes="num_prompts=1500; as printed", tpot_s=None, total_tok_per_s=8000.0,
+    )  # fmt: skip
+    engine = found.deployment.pools[0].engine
+    assert (engine.max_num_seqs, engine.max_num_batched_tokens) == (1500, 131_072)
+    assert found.workload.n_requests == 1500
+    assert found.measured == {"output_tok_per_s": 8000.0}

@@ -1,10 +1,12 @@
 """Triage on a world of round numbers, where floors are sums by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from dse.base.errors import UserError
 from dse.cost.account import decode_floor
-from dse.evidence.triage import Thresholds, thresholds, triage
+from dse.evidence.triage import Thresholds, regime_of, thresholds, triage
 from dse.serving.deployment import SpeculativeDecoding
 from tests import worlds
 
@@ -93,3 +95,24 @@ def test_the_shipped_thresholds_have_a_source():
     found = thresholds()
     assert found.escalate >= 1
     assert found.source
+
+
+def test_a_regime_has_a_threshold_of_its_own():
+    world, floor = _floor(n_requests=8)
+    limits = replace(LIMITS, regimes={"dense ≤ 16": 4.0})
+    measured = 3.0 * float(floor.t_opt_s)
+    few = triage(world, measured, n_requests=8, context_tokens=8192, limits=limits)
+    assert few.verdict == "residual"
+    assert few.thresholds.escalate == 4.0
+    _, floor = _floor(n_requests=17)
+    measured = 3.0 * float(floor.t_opt_s)
+    many = triage(world, measured, n_requests=17, context_tokens=8192, limits=limits)
+    assert many.verdict == "escalate"
+    assert many.thresholds.escalate == LIMITS.escalate
+
+
+@pytest.mark.parametrize(
+    ("n", "is_moe", "regime"), [(16, True, "MoE ≤ 16"), (16.5, False, "dense > 16")]
+)
+def test_regimes_are_named_by_class_and_batch(n, is_moe, regime):
+    assert regime_of(n, is_moe=is_moe) == regime
