@@ -13,20 +13,10 @@ import numpy as np
 
 from dse.catalog import Catalog
 from dse.cost.kernels import _coefficients, kernel_model
-from dse.evidence.calibrate_collectives import (
-    crawling,
-    engine_messages,
-    exchange_rows,
-    exchange_seconds,
-    fit_exchange,
-    fit_ladder,
-    ladder_seconds,
-    nccl_messages,
-)
 from dse.evidence.calibrate_kernels import BUSY_S, SliceFit, fit_slice, poisoned, samples_of
+from dse.evidence.collective_slices import collectives_page
 from dse.evidence.infersim import read_infersim
 from dse.evidence.kernels import READERS
-from dse.evidence.silicon import tables
 from dse.evidence.validate_kernels import (
     BLACKWELL,
     Score,
@@ -35,9 +25,8 @@ from dse.evidence.validate_kernels import (
     score,
     validate_kernels,
 )
-from dse.hardware import GPU, Fabric
+from dse.hardware import GPU
 
-SMALL_BYTES = 2**20
 MANY_ROWS = 5_000
 UNSEEN = {"H20": "H20-96GB", "H800": "H800"}
 HEAD = """# Accuracy of kernel and collective prices
@@ -93,7 +82,8 @@ def page(catalog: Catalog, infersim: Path | None = None) -> str:
         parts += [family_table(apart)]
     if infersim is not None:
         parts += ["## Cross tier: H20 and H800, seen by no fit\n", unseen(catalog, infersim)]
-    parts += ["## Left out\n", left_out(gpus), "## Collectives\n", collectives(catalog, gpus)]
+    parts += ["## Left out\n", left_out(gpus), "## Collectives\n"]
+    parts += [collectives_page({gpu.name: catalog.fabric(gpu.fabric) for gpu in gpus})]
     return "\n".join(parts) + "\n"
 
 
@@ -214,67 +204,6 @@ def left_out(gpus: Sequence[GPU]) -> str:
                 if rule:
                     out.append(f"| {gpu.name} | {family} | {name} | {n_rows:,} | {rule} |")
     return "\n".join(out) + "\n"
-
-
-def collectives(catalog: Catalog, gpus: Sequence[GPU]) -> str:
-    """Held-out errors of collective fits."""
-    out = [
-        "Every second message size is held out of these fits (the shipped constants use all).\n",
-        "| GPU | collective | rows | median | mean | up to 1 MiB: median | mean | crawling rows |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for gpu in gpus:
-        rate = catalog.fabric(gpu.fabric).scale_up.bytes_per_s
-        out += _ladders(gpu.name, rate)
-    out += ["", _exchanges(catalog.fabric(catalog.gpu("H100-SXM").fabric))]
-    return "\n".join(out)
-
-
-def _ladders(gpu: str, rate: float) -> Iterable[str]:
-    libraries = [table for table in tables("nccl", every_version=True) if table.gpu == gpu]
-    largest = max(libraries, key=lambda table: (table.n_rows, table.version))
-    named = {f"NCCL {op}": (m, False) for op, m in nccl_messages(largest).items()}
-    for table in tables("custom_allreduce"):
-        if table.gpu == gpu:
-            named[f"{table.engine} all-reduce"] = (engine_messages(table), True)
-    for name, (messages, custom) in sorted(named.items()):
-        bad = crawling(messages, rate)
-        kept = messages.take(~bad)
-        hidden = np.isin(kept.size, np.unique(kept.size)[1::2])
-        ladder = fit_ladder(kept.take(~hidden), rate, custom=custom)
-        error = np.abs(ladder_seconds(ladder, kept, rate) / kept.seconds - 1.0)
-        small = hidden & (kept.size <= SMALL_BYTES)
-        yield (
-            f"| {gpu} | {name} | {hidden.sum()} | {np.median(error[hidden]):.1%} | "
-            f"{np.mean(error[hidden]):.1%} | {np.median(error[small]):.1%} | "
-            f"{np.mean(error[small]):.1%} | {bad.sum()} |"
-        )
-
-
-def _exchanges(fabric: Fabric) -> str:
-    """DeepEP low-latency on H100: each node count predicted from the others."""
-    frames = [
-        table.scan().collect()
-        for table in tables("wideep_deepep_ll", every_version=True)
-        if table.gpu == "H100-SXM"
-    ]
-    frame = max(frames, key=lambda each: each["node_num"].n_unique())
-    out = [
-        "DeepEP low-latency on H100, one node count held out at a time:\n",
-        "| direction | nodes held out | rows | median | mean |",
-        "|---|---|---|---|---|",
-    ]
-    for kind in ("ep_dispatch", "ep_combine"):
-        rows = exchange_rows(frame, kind)
-        for nodes in np.unique(rows.nodes):
-            hidden = rows.nodes == nodes
-            guess = exchange_seconds(fit_exchange(rows.take(~hidden), fabric), rows, fabric)
-            error = np.abs(guess / rows.seconds - 1.0)[hidden]
-            out.append(
-                f"| {kind} | {nodes:.0f} | {hidden.sum()} | {np.median(error):.1%} | "
-                f"{np.mean(error):.1%} |"
-            )
-    return "\n".join(out)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ from typing import Any, Literal
 from dse.base.errors import UserError
 from dse.catalog import Catalog
 from dse.cost.kernels import _coefficients
+from dse.evidence.collective_slices import collective_slices
 from dse.evidence.kernel_table import read_kernel_table
+from dse.evidence.validate_collectives import n_crawling, unseen
 from dse.evidence.validate_kernels import Scored, score, score_table, validate_kernels
 
 __all__ = ["kernel_slices"]
@@ -21,7 +23,8 @@ def kernel_slices(
     source: str, *, tier: str, gpus: Sequence[str] = (), hold_out: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Slices `family=…`, `gpu=…` and `framework=…` of the kernels of `source`, each over all rows
-    and over those whose roofline takes 20 µs; UserError where nothing can be scored.
+    and over those whose roofline takes 20 µs; of the silicon database's target tier also its
+    collectives. UserError where nothing can be scored.
     """
     if tier not in ("auto", "target", "cross"):
         raise UserError(f"no kernel tier {tier!r} to score", "target or cross")
@@ -37,8 +40,15 @@ def kernel_slices(
         rows = _of_table(Path(source), [record.name for record in records], asked, held)
     if not rows:
         raise UserError(f"no kernel rows of {source} can be scored", "see --gpu and --hold-out")
-    return {"slices": list(_slices(rows)), "n_predicted": sum(len(r.measured_s) for r in rows),
-            "n_skipped": {}}  # fmt: skip
+    fabrics = {record.name: catalog.fabric(record.fabric) for record in records}
+    shared = list(unseen(fabrics)) if source == "silicon" and asked == "target" else []
+    n_skipped = n_crawling(fabrics) if shared else 0
+    return {
+        "slices": [*_slices(rows), *collective_slices(shared)],
+        "n_predicted": sum(len(row.measured_s) for row in rows)
+        + sum(len(row.measured_s) for row in shared),
+        "n_skipped": {"collectives of hosts without peer access": n_skipped} if n_skipped else {},
+    }
 
 
 def _of_table(path: Path, gpus: Sequence[str], tier: Tier, hold_out: Sequence[str]) -> list[Scored]:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import Catalog
 from dse.cost.collectives import COLLECTIVES, Protocol, Span, collective_model
 from dse.cost.collectives._base import fastest, reach
 from dse.cost.collectives.ep_dispatch import copies
@@ -18,6 +19,23 @@ def nvlink4() -> Fabric:
     up = Link(n_gpus=8, bytes_per_s=450e9, latency_s=12e-6, latency_floor_s=2e-6)
     out = Link(n_gpus=4096, bytes_per_s=50e9, latency_s=33e-6, latency_floor_s=5e-6)
     return worlds.fabric(name="NVLink4-8", kind="nvlink", scale_up=up, scale_out=out)
+
+
+def mesh() -> Fabric:
+    """MI300X: seven xGMI links, one to each peer."""
+    up = Link(
+        n_gpus=8, bytes_per_s=448e9, latency_s=2e-5, latency_floor_s=5e-6, peer_fraction=1 / 7
+    )
+    return worlds.fabric(name="mesh", kind="xgmi", scale_up=up)
+
+
+def measured() -> list[Fabric]:
+    """Switched, PCIe and rack-wide fabrics of the catalog."""
+    catalog = Catalog.load()
+    return [catalog.fabric(n) for n in ("NVLink5-8", "PCIe5-8", "NVL72", "NVL72-GB300")]
+
+
+FABRICS = [nvlink4(), mesh(), *measured()]
 
 
 def op(kind: CollectiveKind, n_bytes: object, n_ranks: int, **more: object) -> Collective:
@@ -137,9 +155,7 @@ def test_a_clusters_measured_constants_win() -> None:
 
 def test_a_mesh_uses_the_links_to_its_peers() -> None:
     """MI300X: 448 GB/s in seven links, so two GPUs reach a seventh, eight all of it."""
-    link = Link(
-        n_gpus=8, bytes_per_s=448e9, latency_s=2e-5, latency_floor_s=5e-6, peer_fraction=1 / 7
-    )
+    link = mesh().scale_up
     assert reach(link, 2) == pytest.approx(64e9)
     assert reach(link, 8) == pytest.approx(448e9)
 
@@ -156,15 +172,107 @@ def test_the_fastest_protocol_counts() -> None:
     assert found == pytest.approx([1.6e-6, 155e-6])
 
 
-def test_arrays_give_what_numbers_give() -> None:
+def test_an_engines_kernel_ends_at_its_bounds() -> None:
+    """One-shot up to four ranks and 1 MB a rank, two ranks of any size; else the ring's 5 µs."""
+    ladder = (
+        Protocol(
+            base_s=1e-6, per_rank_s=0.0, efficiency=1.0, volume="one_shot", most_ranks=4,
+            most_bytes=1e6,
+        ),
+        Protocol(base_s=5e-6, per_rank_s=0.0, efficiency=1.0),
+    )  # fmt: skip
+
+    def took(n: int, size: object) -> object:
+        return fastest(ladder, n, 2.0 * (n - 1) / n * np.asarray(size), (n - 1) * size, 1e12)  # type: ignore[operator]
+
+    sizes = np.array([0.3e6, 0.4e6])
+    assert took(4, sizes) == pytest.approx([1.9e-6, 5.6e-6])
+    assert [took(4, size) for size in sizes] == pytest.approx([1.9e-6, 5.6e-6])
+    assert took(2, 3e6) == pytest.approx(4e-6)
+    assert took(8, sizes) == pytest.approx(5e-6 + 1.75e-12 * sizes)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "nccl"])
+def test_arrays_give_what_numbers_give(engine: str) -> None:
+    sizes = np.array([1e3, 1e5, 1e6, 1e9])
+    for fabric in FABRICS:
+        model = collective_model(fabric, engine)
+        for kind in COLLECTIVES:
+            for ranks in (2,) if kind == "p2p" else (4, 8, 16):
+                table = model.seconds(op(kind, sizes, ranks, tokens=sizes / 1e3, top_k=4))  # type: ignore[arg-type]
+                for i, size in enumerate(sizes):
+                    single = model.seconds(op(kind, size, ranks, tokens=size / 1e3, top_k=4))  # type: ignore[arg-type]
+                    assert single == pytest.approx(table[i])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(COLLECTIVES)),
+    engine=st.sampled_from(["vllm", "sglang", "trtllm", "nccl"]),
+    fabric=st.integers(0, 5),
+    n_bytes=st.floats(1, 1e9),
+    n_ranks=st.sampled_from([2, 4, 8, 16, 64]),
+    tokens=st.sampled_from([1, 200, 4096]),
+)
+def test_a_longer_message_never_takes_less(
+    kind: CollectiveKind, engine: str, fabric: int, n_bytes: float, n_ranks: int, tokens: int
+) -> None:
+    model = collective_model(FABRICS[fabric], engine)
+    ranks = 2 if kind == "p2p" else n_ranks
+    sizes = n_bytes * np.array([1.0, 1.001, 1.5, 8.0])
+    seconds = model.seconds(op(kind, sizes, ranks, tokens=tokens, top_k=8))
+    assert np.all(np.isfinite(seconds))
+    assert np.all(np.diff(seconds) >= -1e-15)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(set(COLLECTIVES) - {"p2p"})),
+    engine=st.sampled_from(["vllm", "sglang", "trtllm", "nccl"]),
+    fabric=st.integers(0, 5),
+    n_bytes=st.floats(1, 1e9),
+    top_k=st.integers(1, 12),
+    tokens=st.sampled_from([1, 200, 4096]),
+)
+def test_more_nodes_never_take_less(
+    kind: CollectiveKind, engine: str, fabric: int, n_bytes: float, top_k: int, tokens: int
+) -> None:
+    """One full domain, then two, four, eight and sixteen."""
+    where = FABRICS[fabric]
+    model = collective_model(where, engine)
+    seconds = [
+        model.seconds(op(kind, n_bytes, nodes * where.scale_up.n_gpus, tokens=tokens, top_k=top_k))
+        for nodes in (1, 2, 4, 8, 16)
+    ]
+    assert np.all(np.diff(seconds) >= -1e-15)
+
+
+def test_a_rack_of_trays_leaves_the_engines_kernel() -> None:
+    """SGLang's captured all-reduce of 16 KB on GB300: 3.7 and 4.0 µs on two and four GPUs of a
+    tray, 27.8 on eight, 50 on sixteen (silicon database)."""
+    rack = next(each for each in FABRICS if each.name == "NVL72-GB300")
+    model = collective_model(rack, "sglang")
+    for ranks, microseconds in {2: 3.65, 4: 4.0, 8: 27.8, 16: 50.1}.items():
+        found = model.seconds(op("all_reduce", 16384.0, ranks)) * 1e6
+        assert found == pytest.approx(microseconds, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "element", "published_us"),
+    [
+        ("ep_dispatch", 1, {16: 118, 32: 155, 64: 173, 128: 192, 256: 194}),
+        ("ep_combine", 2, {16: 195, 32: 273, 64: 314, 128: 369, 256: 360}),
+    ],
+)
+def test_exchange_beyond_the_sweep(
+    kind: CollectiveKind, element: int, published_us: dict[int, float]
+) -> None:
+    """DeepEP's own low-latency table (H800 with 400 Gb/s InfiniBand, 128 tokens), to 32 nodes: no
+    row of it, nor of more than eight nodes, entered a fit."""
     model = collective_model(nvlink4())
-    sizes = np.array([1e3, 1e6, 1e9])
-    for kind in COLLECTIVES:
-        ranks = 2 if kind == "p2p" else 8
-        table = model.seconds(op(kind, sizes, ranks, tokens=sizes / 1e3, top_k=4))  # type: ignore[arg-type]
-        for i, size in enumerate(sizes):
-            single = model.seconds(op(kind, size, ranks, tokens=size / 1e3, top_k=4))  # type: ignore[arg-type]
-            assert single == pytest.approx(table[i])
+    for ranks, microseconds in published_us.items():
+        each = op(kind, 128 * 7168.0 * element, ranks, tokens=128, top_k=8)
+        assert model.seconds(each) * 1e6 == pytest.approx(microseconds, rel=0.15)
 
 
 def test_unmeasured_spans_say_so() -> None:

@@ -13,12 +13,6 @@ from dse.base.errors import UserError
 from dse.cost.kernels._coefficients import read
 from dse.cost.kernels._head import Head
 from dse.evidence import silicon
-from dse.evidence.calibrate_collectives import (
-    Messages,
-    crawling,
-    fit_ladder,
-    ladder_seconds,
-)
 from dse.evidence.calibrate_kernels import (
     Excluded,
     SliceFit,
@@ -260,27 +254,6 @@ def test_a_table_that_lacks_a_column_names_it(tmp_path: Path) -> None:
     pl.DataFrame(frame).write_csv(tmp_path / "bad.csv")
     with pytest.raises(UserError, match="gemm needs column m"):
         list(read_kernel_table(tmp_path / "bad.csv", "unit"))
-
-
-def test_a_ladder_recovers_two_protocols() -> None:
-    """5 µs plus a tenth of 100 GB/s, or 20 µs plus 80% of it: within 3% at every size."""
-    size = np.tile(2.0 ** np.arange(8, 30), 3)
-    ranks = np.repeat([2, 4, 8], 22)
-    ring = 2.0 * (ranks - 1) / ranks * size
-    seconds = np.minimum(5e-6 + ring / 1e10, 20e-6 + ring / 8e10)
-    messages = Messages(kind="all_reduce", size=size, ranks=ranks, seconds=seconds)
-    ladder = fit_ladder(messages, 1e11, custom=False)
-    error = np.abs(ladder_seconds(ladder, messages, 1e11) / seconds - 1.0)
-    assert np.median(error) < 0.03
-    assert not crawling(messages, 1e11).any()
-
-
-def test_a_host_without_peer_access_is_set_aside() -> None:
-    size, ranks = np.array([2.0**26] * 4), np.array([2, 2, 8, 8])
-    ring = 2.0 * (ranks - 1) / ranks * size
-    seconds = ring / np.array([5e10, 5e10, 1e9, 1e9])
-    messages = Messages(kind="all_reduce", size=size, ranks=ranks, seconds=seconds)
-    assert crawling(messages, 1e11).tolist() == [False, False, True, True]
 
 
 def test_samples_take_rows() -> None:

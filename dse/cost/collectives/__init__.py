@@ -62,13 +62,13 @@ class CollectiveModel:
 
     def interval(self, op: Collective) -> tuple[float, float]:
         """Factors (low, high) of an 80% interval: wide where the fabric or the span was not
-        measured (only expert exchange was, across domains).
+        measured (across domains only expert exchange was, and that on NVLink alone).
         """
         if self.found is None:
             return 1.0, float("inf")
         crosses = Span.of(op, self.fabric).domains > 1
         exchange = op.kind in ("ep_dispatch", "ep_combine")
-        known = self.found.exact and (exchange or not crosses)
+        known = self.found.exact and (self.fabric.kind == "nvlink" if exchange else not crosses)
         return MEASURED_INTERVAL if known else ASSUMED_INTERVAL
 
 

@@ -16,6 +16,7 @@ from dse.model.ops import Collective, Num
 
 Volume = Literal["ring", "one_shot"]
 LEAST_SHARE = 0.02  # of a link's bandwidth, however many ranks share it
+PAIR = 2
 
 # Between domains few clusters are alike: algorithm bandwidth of a large two-node all-reduce is
 # 9 GB/s on one A100 cluster (microsoft/vidur, network/a100_dgx), 43 on an H20 cluster (Floor First,
@@ -39,12 +40,21 @@ class Span:
         inner = max(1, min(op.n_ranks, size // max(op.stride, 1)))
         return cls(n=op.n_ranks, inner=inner, domains=-(-op.n_ranks // inner))
 
+    @property
+    def remote(self) -> float:
+        """Share of the ranks that stand in other domains."""
+        return (self.n - self.inner) / self.n
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
     """One straight line: `base_s` plus `per_rank_s` for each rank beyond two, then the bytes of a
     rank over a share of the link: `efficiency` for two ranks, `efficiency_step` more (or less) for
     each doubling, at most one. `one_shot` sends the whole message to every peer.
+
+    An engine runs its own kernels within bounds: up to `most_ranks` (those of one host, which share
+    memory handles) and up to `most_bytes` that a rank sends. The latter bounds no pair of ranks:
+    two send the same in one shot or two.
     """
 
     base_s: float
@@ -52,27 +62,37 @@ class Protocol:
     efficiency: float
     efficiency_step: float = 0.0
     volume: Volume = "ring"
+    most_ranks: int | None = None
+    most_bytes: float | None = None
 
     def seconds(self, n_ranks: int, n_bytes: Num, bytes_per_s: float) -> Num:
-        """Seconds in which each of `n_ranks` sends `n_bytes`."""
+        """Seconds in which each of `n_ranks` sends `n_bytes`; infinite out of bounds."""
+        if self.most_ranks is not None and n_ranks > self.most_ranks:
+            return np.full_like(n_bytes, np.inf, dtype=float)[()]
         share = self.efficiency + self.efficiency_step * np.log2(n_ranks / 2.0)
         rate = bytes_per_s * float(np.clip(share, LEAST_SHARE, 1.0))
-        return self.base_s + self.per_rank_s * (n_ranks - 2) + np.divide(n_bytes, rate)
+        seconds = self.base_s + self.per_rank_s * (n_ranks - 2) + np.divide(n_bytes, rate)
+        if self.most_bytes is None or n_ranks <= PAIR:
+            return seconds
+        return np.where(np.less_equal(n_bytes, self.most_bytes), seconds, np.inf)[()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """Constants of one expert-exchange backend, one direction (dispatch or combine).
 
-    Inside a domain it starts in `base_s`; the network adds `network_s`, and `domain_s` for each
-    doubling of domains. Bytes move at `efficiency` of the scale-up bandwidth and
-    `network_efficiency` of the scale-out one. `deduplicates`: one copy per distinct rank (or
-    domain), else one per chosen expert.
+    Inside a domain it starts in `base_s`. Beyond, it waits `network_s` for the network. The
+    low-latency kernels post messages to every expert there, `fan_out_s` times the share of ranks in
+    other domains; the normal ones agree on sizes first, `round_s` for each doubling of domains.
+    Bytes move at `efficiency` of the scale-up bandwidth and `network_efficiency` of the scale-out
+    one. `deduplicates`: one copy per distinct rank, which crosses once to each distinct domain and
+    is handed on there; else one copy per chosen expert, sent straight.
     """
 
     base_s: float
     network_s: float
-    domain_s: float
+    fan_out_s: float
+    round_s: float
     efficiency: float
     network_efficiency: float
     deduplicates: bool
@@ -118,6 +138,13 @@ def reach(link: Link, n_ranks: int) -> float:
     to its `n_ranks - 1` peers in a mesh.
     """
     return float(link.bytes_per_s * min(1.0, link.peer_fraction * max(n_ranks - 1, 1)))
+
+
+def through_port(fabric: Fabric, up: Num, out: Num) -> Num:
+    """Bytes on the scale-up link of a GPU that sends `up` inside its domain and `out` beyond: with
+    PCIe the network card hangs on the same link.
+    """
+    return up + out if fabric.kind == "pcie" else up
 
 
 def crossing(span: Span, fabric: Fabric, inside: Num, out_bytes: Num) -> Num:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from dse.cost.collectives._base import Algorithm, Constants, Span, crossing, fastest, reach
 from dse.hardware.fabric import Fabric
 from dse.model.ops import Collective, Num
@@ -20,12 +22,16 @@ class AllReduce(Algorithm):
         if link.all_reduce_bytes_per_s is not None:
             return link.latency_s + size / link.all_reduce_bytes_per_s
         rate = reach(fabric.scale_up, span.inner)
-        if span.domains == 1:
-            return _inside(size, span.n, rate, constants, "all_reduce")
-        # Reduce-scatter inside, all-reduce of each rank's share outside, all-gather inside.
         inside: Num = 0.0
         if span.inner > 1:
-            inside = _inside(size, span.inner, rate, constants, "library_all_reduce")
+            inside = _inside(size, span.inner, rate, constants, "all_reduce")
+        if span.domains == 1:
+            return inside
+        # Reduce-scatter inside, all-reduce of each rank's share outside, all-gather inside, by the
+        # library; no domain is left in less time than the engine takes within.
+        if span.inner > 1:
+            library = _inside(size, span.inner, rate, constants, "library_all_reduce")
+            inside = np.maximum(inside, library)
         return crossing(span, fabric, inside, self.floor_bytes(op, span)[1])
 
     def floor_seconds(self, op: Collective, fabric: Fabric) -> Num:

@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dse.cost.collectives._base import Algorithm, Constants, Span, crossing, fastest, reach
+from dse.cost.collectives._base import (
+    Algorithm,
+    Constants,
+    Span,
+    crossing,
+    fastest,
+    reach,
+    through_port,
+)
 from dse.hardware.fabric import Fabric
 from dse.model.ops import Collective, Num
 
@@ -20,7 +28,8 @@ class AllToAll(Algorithm):
         rate = reach(fabric.scale_up, span.inner)
         inside: Num = 0.0
         if span.inner > 1:
-            inside = fastest(constants.ladders["all_to_all"], span.inner, up, up, rate)
+            sent = through_port(fabric, up, out)
+            inside = fastest(constants.ladders["all_to_all"], span.inner, sent, sent, rate)
         return inside if span.domains == 1 else crossing(span, fabric, inside, out)
 
     def floor_bytes(self, op: Collective, span: Span) -> tuple[Num, Num]:
