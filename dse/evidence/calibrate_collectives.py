@@ -41,6 +41,19 @@ KINDS = {
     "alltoall": "all_to_all",
 }
 NETWORK_GPU = "H100-SXM"  # the only one whose exchange was measured across nodes
+# All-reduce of eight MI300X on a full mesh of xGMI links, of which no sweep is in the database: a
+# ring over one link, which is what static batches of Llama 3.1 70B and 405B on vLLM both show (the
+# same times at the same message: 15 us and the ring's bytes at 64 GB/s, up to 4 MB;
+# ROCm/vllm docs/dev-docker/README.md), then all links at the 310 GB/s of
+# https://rocm.blogs.amd.com/software-tools-optimization/mi300x-rccl-xgmi/README.html. A ring takes
+# all that two ranks have and a seventh of what eight have.
+MESH_ALL_REDUCE = (
+    Protocol(base_s=15e-6, per_rank_s=0.0, efficiency=1.0, efficiency_step=-3.0 / 7.0),
+    Protocol(base_s=100e-6, per_rank_s=0.0, efficiency=0.7),
+)
+MESH_BYTES_PER_S = 448e9
+MESH_START_S = 20e-6  # of its other collectives: as the fabric's file assumes
+MESH_LIKE = "NVLink4-8"
 
 
 def calibrate_collectives(
@@ -50,10 +63,14 @@ def calibrate_collectives(
     network = {backend: own_exchanges(backend, NETWORK_GPU, fabrics) for backend in BACKENDS}
     distinct = {fabric.name: gpu for gpu, fabric in reversed(list(fabrics.items()))}
     found = [_fabric(gpu, fabrics, network) for gpu in distinct.values()]
-    source = "aiconfigurator-core 0.12.0 (Apache-2.0), microsoft/vidur, DeepEP README; own fit"
+    measured = [each for each in found if each is not None]
+    source = (
+        "aiconfigurator-core 0.12.0 (Apache-2.0), microsoft/vidur, DeepEP README, ROCm/vllm "
+        "dev-docker README (xGMI); own fit"
+    )
     data = {
         "provenance": {"source": source, "fitted": date.today().isoformat()},
-        "fabrics": [each for each in found if each is not None],
+        "fabrics": [*measured, *(_mesh(each) for each in measured if each["fabric"] == MESH_LIKE)],
     }
     (into or path()).write_text(json.dumps(data, indent=1) + "\n")
     return data
@@ -85,6 +102,22 @@ def _fabric(
         "all_reduce": {engine: [_rounded(p) for p in ladder] for engine, ladder in reduced.items()},
         "ladders": {kind: [_rounded(p) for p in ladder] for kind, ladder in ladders.items()},
         "exchanges": exchanges,
+    }
+
+
+def _mesh(like: Mapping[str, Any]) -> dict[str, Any]:
+    """A full mesh of xGMI links: its own all-reduce, else the efficiencies of `like`."""
+    ladders = {
+        kind: [row | {"base_s": max(row["base_s"], MESH_START_S)} for row in ladder]
+        for kind, ladder in like["ladders"].items()
+    }
+    return {
+        "fabric": "xGMI",
+        "kind": "xgmi",
+        "bytes_per_s": MESH_BYTES_PER_S,
+        "all_reduce": {"nccl": [_rounded(each) for each in MESH_ALL_REDUCE]},
+        "ladders": ladders,
+        "exchanges": like["exchanges"],
     }
 
 

@@ -281,3 +281,16 @@ def test_unmeasured_spans_say_so() -> None:
     near, far = op("all_reduce", 1e6, 8), op("all_reduce", 1e6, 16)
     assert model.interval(far)[1] > model.interval(near)[1]
     assert collective_model(worlds.fabric()).tier == "cross"
+
+
+def test_a_small_ring_on_a_mesh_runs_over_one_link_and_a_large_one_over_all() -> None:
+    """MI300X: 15 µs and 7/4 of the message at 64 GB/s; beyond 4 MB seven links at 0.7."""
+    fabric = Catalog.load().fabric("xgmi-mi300x")
+    model = collective_model(fabric, "vllm")
+    small, large = (
+        float(model.seconds(Collective(kind="all_reduce", n_bytes=size, n_ranks=8)))
+        for size in (1e6, 100e6)
+    )
+    assert small == pytest.approx(15e-6 + 1.75e6 / 64e9, rel=0.01)
+    assert large == pytest.approx(100e-6 + 175e6 / (0.7 * 448e9), rel=0.01)
+    assert model.tier == "cross"
