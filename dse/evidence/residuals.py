@@ -22,7 +22,17 @@ from dse.evidence.triage_examples import examples_table
 from dse.evidence.triage_rows import diagnoses
 from dse.evidence.validate_file import read_cases
 
-__all__ = ["figure", "main", "page", "rates", "study", "threshold_of", "thresholds_yaml"]
+__all__ = [
+    "by_regime",
+    "figure",
+    "main",
+    "page",
+    "rates",
+    "rates_by_regime",
+    "study",
+    "threshold_of",
+    "thresholds_yaml",
+]
 
 SLOW: Final = 1.25  # measured ÷ simulated above which a row is slower than its engine should be
 PRACTICE: Final = 1.3
