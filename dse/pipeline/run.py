@@ -200,7 +200,10 @@ def _remember(store: Store, ran: Ran, record: dict[str, Any]) -> None:
     results = outcome.results
     if results.height:
         columns = ["point_id", "physics_id", "feasible", "on_front", "front_rank", "is_tie"]
-        rows = results.select(columns).unique("point_id", keep="first", maintain_order=True)
+        rate = pl.col("^output_tok_per_s_per_gpu$").alias("rate")  # absent where no point ran
+        rows = results.select(*columns, "gpu", rate).unique(
+            "point_id", keep="first", maintain_order=True
+        )
         store.replace(rows.with_columns(run_id=pl.lit(run_id)), "answer")
     text = json.dumps(found.certificate.record(), default=str)
     row = {"run_id": run_id, "valid": found.certificate.valid, "text": text}

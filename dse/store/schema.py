@@ -1,19 +1,32 @@
 """The tables of a store: made once, migrated forward, widened by what rows bring."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
 import duckdb
+import polars as pl
 
 from dse.base.errors import StoreError
 from dse.store.connection import connected
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION = "dse"
 
-# SQL that takes a store from the version before to the one named; run in order, each in one commit.
-MIGRATIONS: dict[int, str] = {}
+KEYS = ("point_id", "replicate", "physics_id")
+# Tables that grow with the points, and what no two of their rows share. The writer sees to it.
+GROWING = {
+    "deployment": ("deployment_id",),
+    "point": ("point_id",),
+    "result": KEYS,
+    "latency_sketch": KEYS,
+    "answer": ("run_id", "point_id"),
+}
+
+# SQL that takes a store from the version before to the one named; run in order, all in one commit.
+MIGRATIONS: dict[int, str] = {2: "without_indexes.sql"}
 
 # Tables whose rows may bring columns of their own: axes of a space, metrics of a simulator.
 WIDENING = frozenset({"point", "result"})
@@ -62,20 +75,30 @@ def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
     """Bring an open store from `version` to this one's, or leave it wholly as it was."""
     connection.execute("BEGIN")
     for step in range(version + 1, SCHEMA_VERSION + 1):
-        connection.execute(MIGRATIONS[step])
+        connection.execute(_text(MIGRATIONS[step]))
     connection.execute("UPDATE meta SET schema_version = ?", [SCHEMA_VERSION])
     _make_views(connection)
     connection.execute("COMMIT")
 
 
-def widen(connection: duckdb.DuckDBPyConnection, table: str, view: str) -> None:
-    """Give `table` the columns that the registered `view` has and it lacks, of the view's types.
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame) -> Iterator[None]:
+    """While `rows` are the view `incoming`."""
+    connection.register("incoming", rows)
+    yield
+    connection.unregister("incoming")
+
+
+def widen(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+    """Give `table` the columns that `rows` have and it lacks, of the type that SQL sees in them.
 
     A metric is a DOUBLE unless it counts (`n_…`), so that a first batch of whole numbers does not
     make later ones lose their fractions.
     """
     known = columns_of(connection, table)
-    new = {name: kind for name, kind in columns_of(connection, view).items() if name not in known}
+    with registered(connection, rows.head(0)):
+        brought = columns_of(connection, "incoming")
+    new = {name: kind for name, kind in brought.items() if name not in known}
     for name, kind in new.items():
         is_metric = table == "result" and kind in _INTEGERS and not name.startswith("n_")
         kept = "DOUBLE" if is_metric else kind

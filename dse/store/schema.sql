@@ -1,6 +1,8 @@
 -- Tables of a store. SI units, named by each column; ids are hexadecimal blake2b-128.
 -- `point` and `result` grow a column when a row brings one that they lack (dse/store/schema.py), so
 -- only what every row has is declared here.
+-- Tables that grow with the points have a key without an index: an index of a million keys costs
+-- more than the rows. Who writes has the file alone and adds no key twice (dse/store/schema.py).
 
 CREATE TABLE meta (
     application    VARCHAR NOT NULL,          -- 'dse': whose file this is
@@ -39,29 +41,28 @@ CREATE TABLE run (
 );
 
 CREATE TABLE deployment (
-    deployment_id VARCHAR PRIMARY KEY,        -- digest of all that the simulator reads of it
+    deployment_id VARCHAR NOT NULL,           -- key; digest of all that the simulator reads of it
     facts         VARCHAR                     -- its canonical text
 );
 
 CREATE TABLE point (
-    point_id      VARCHAR PRIMARY KEY,        -- digest of deployment, workload and load
+    point_id      VARCHAR NOT NULL,           -- key; digest of deployment, workload and load
     deployment_id VARCHAR,
     model         VARCHAR,
     gpu           VARCHAR,
     n_gpus        BIGINT
 );
 
-CREATE TABLE result (
+CREATE TABLE result (                         -- key: point_id, replicate, physics_id
     point_id   VARCHAR NOT NULL,
     replicate  INTEGER NOT NULL,
     physics_id VARCHAR NOT NULL,              -- digest of the simulator's version and coefficients
     status     VARCHAR NOT NULL,              -- ok, error (the point raised), crashed (killed its workers)
     error      VARCHAR,
-    output_tok_per_s_per_gpu DOUBLE,          -- tok/s per GPU of all pools
-    PRIMARY KEY (point_id, replicate, physics_id)
+    output_tok_per_s_per_gpu DOUBLE           -- tok/s per GPU of all pools
 );
 
-CREATE TABLE latency_sketch (
+CREATE TABLE latency_sketch (                 -- key: point_id, replicate, physics_id
     point_id   VARCHAR NOT NULL,
     replicate  INTEGER NOT NULL,
     physics_id VARCHAR NOT NULL,
@@ -69,8 +70,7 @@ CREATE TABLE latency_sketch (
     tpot_code  USMALLINT[],                   --   2 ^ ((code − 1) / 2048 − 16) s
     e2e_code   USMALLINT[],
     n_requests BIGINT,                        -- measured; every k-th is kept where they are many
-    n_rejected BIGINT,                        -- refused by the engine: they meet no SLO
-    PRIMARY KEY (point_id, replicate, physics_id)
+    n_rejected BIGINT                         -- refused by the engine: they meet no SLO
 );
 
 CREATE TABLE verdict (
@@ -95,7 +95,7 @@ CREATE TABLE near_miss (
     PRIMARY KEY (run_id, point_id, killed_by)
 );
 
-CREATE TABLE answer (
+CREATE TABLE answer (                         -- key: run_id, point_id
     run_id     VARCHAR NOT NULL,
     point_id   VARCHAR NOT NULL,
     physics_id VARCHAR,                       -- of the results that it was judged by
@@ -103,7 +103,8 @@ CREATE TABLE answer (
     on_front   BOOLEAN NOT NULL,
     front_rank INTEGER,                       -- 0 is the front
     is_tie     BOOLEAN,                       -- its replicates overlap those of another member
-    PRIMARY KEY (run_id, point_id)
+    gpu        VARCHAR,                       -- of the point, and
+    rate       DOUBLE                         --   its mean output tok/s per GPU, to rank by
 );
 
 CREATE TABLE certificate (

@@ -6,8 +6,8 @@ row gives way to a later success.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 
@@ -17,20 +17,21 @@ import polars as pl
 from dse.base.errors import StoreError, UserError
 from dse.store.connection import connected, refuse_foreign
 from dse.store.schema import (
+    GROWING,
+    KEYS,
     SCHEMA_VERSION,
     WIDENING,
-    columns_of,
     make,
     migrate,
-    quoted,
+    registered,
     version_of,
     widen,
 )
 
-KEYS = ("point_id", "replicate", "physics_id")
 _KEY_TYPES = pl.Schema({"point_id": pl.String, "replicate": pl.Int32, "physics_id": pl.String})
 _KNOWN_TYPES = pl.Schema([*_KEY_TYPES.items(), ("status", pl.String)])
-_BATCH_ROWS = 50_000
+# A bound on memory. Far more than a row group of DuckDB: smaller commits are written twice.
+_MOST_WAITING_BYTES = 128 * 2**20
 _READER_PATIENCE_S = 2.0
 
 
@@ -50,8 +51,7 @@ class Store:
         self._pending: list[tuple[str, pl.DataFrame]] = []
         self._timer: threading.Timer | None = None
         self._failure: StoreError | None = None
-        self._stamp: tuple[int, int] | None = None
-        self._keys = pl.DataFrame(schema=_KNOWN_TYPES)
+        self._waiting_bytes = 0.0
 
     @classmethod
     def open(
@@ -95,7 +95,9 @@ class Store:
         """
         with self._lock:
             self._raise_failure()
-            done = pl.concat([self._known_keys(), *self._pending_keys()])
+            waiting = [each.select(*KEYS, "status") for each in self._waiting("result")]
+            stored = self._stored(keys, "result", (*KEYS, "status"))
+            done = pl.concat([stored.cast(_KNOWN_TYPES), *waiting])
         if retry:
             done = done.filter(~pl.col("status").is_in(list(retry)))
         return keys.join(done.select(KEYS), on=list(KEYS), how="anti", maintain_order="left")
@@ -103,8 +105,8 @@ class Store:
     def append(self, frame: pl.DataFrame, table: str = "result") -> None:
         """Take rows in; they are in the file after the next flush.
 
-        Columns that `point` or `result` do not have yet are added to them; another table's row must
-        fit it. Columns without a single value are left out.
+        `table` is one of `GROWING`. Columns that `point` or `result` do not have yet are added to
+        them; another table's row must fit it. Columns without a single value are left out.
         """
         if frame.is_empty():
             return
@@ -115,27 +117,26 @@ class Store:
         with self._lock:
             self._raise_failure()
             self._pending.append((table, frame))
-            if self._timer is None:
+            self._waiting_bytes += frame.estimated_size()
+            if self._waiting_bytes > _MOST_WAITING_BYTES:
+                self.flush()
+            elif self._timer is None:
                 self._timer = threading.Timer(self._flush_interval_s, self._flush_in_time)
                 self._timer.daemon = True
                 self._timer.start()
 
-    def results(self, keys: pl.DataFrame | None = None, table: str = "result") -> pl.DataFrame:
-        """The rows of `keys` (of all keys if None) in `table`, those still waiting included.
+    def results(self, keys: pl.DataFrame, table: str = "result") -> pl.DataFrame:
+        """The rows of `keys` in `table`, in their order, those still waiting included.
 
-        `table` is `result` or `latency_sketch`. Rows come in the order of `keys`, else in the
-        file's; keys without a result give no row.
+        `table` is `result` or `latency_sketch`; keys without a row give none.
         """
         with self._lock:
             self._raise_failure()
-            waiting = [frame for name, frame in self._pending if name == table]
-            if keys is None:
-                stored = self.query(f"SELECT * FROM {table}")
-            else:
-                stored = self._stored(keys.select(KEYS), table)
-        rows = _first_success(pl.concat([stored, *waiting], how="diagonal_relaxed"))
-        if keys is None:
-            return rows
+            waiting = self._waiting(table)
+            stored = self._stored(keys, table)
+        if stored.is_empty():
+            stored = pl.DataFrame(schema=_KEY_TYPES)
+        rows = _first_success(pl.concat([stored, *waiting], how="diagonal_relaxed"), KEYS)
         return keys.select(KEYS).join(rows, on=list(KEYS), how="inner", maintain_order="left")
 
     def query(self, sql: str) -> pl.DataFrame:
@@ -159,17 +160,17 @@ class Store:
                 self._timer = None
             if not self._pending:
                 return
-            mine = self._file_stamp() == self._stamp
             batches = _batches(self._pending)
             with self._writing() as connection:
+                # Rows of a commit that also adds columns would be written twice.
+                for table in WIDENING & batches.keys():
+                    widen(connection, table, batches[table])
                 connection.execute("BEGIN")
-                for table, rows in batches:
+                for table, rows in batches.items():
                     _append(connection, table, rows)
                 connection.execute("COMMIT")
-            if mine:
-                self._keys = pl.concat([self._keys, *self._pending_keys()])
-                self._stamp = self._file_stamp()
             self._pending.clear()
+            self._waiting_bytes = 0.0
             self._failure = None
 
     def close(self) -> None:
@@ -192,31 +193,16 @@ class Store:
             failure, self._failure = self._failure, None
             raise failure
 
-    def _file_stamp(self) -> tuple[int, int]:
-        status = self.path.stat()
-        return status.st_mtime_ns, status.st_size
+    def _waiting(self, table: str) -> list[pl.DataFrame]:
+        return [frame for name, frame in self._pending if name == table]
 
-    def _known_keys(self) -> pl.DataFrame:
-        """Keys in the file; read again only when somebody else has written to it."""
-        stamp = self._file_stamp()
-        if stamp != self._stamp:
-            found = self.query(f"SELECT {', '.join(KEYS)}, status FROM result")
-            self._keys, self._stamp = found.cast(_KNOWN_TYPES), stamp
-        return self._keys
-
-    def _pending_keys(self) -> list[pl.DataFrame]:
-        return [
-            frame.select(*KEYS, "status") for table, frame in self._pending if table == "result"
-        ]
-
-    def _stored(self, keys: pl.DataFrame, table: str) -> pl.DataFrame:
-        present = keys.join(self._known_keys(), on=list(KEYS), how="semi")
-        if present.is_empty():
-            return pl.DataFrame(schema=_KEY_TYPES)
+    def _stored(
+        self, keys: pl.DataFrame, table: str, columns: Sequence[str] = ("*",)
+    ) -> pl.DataFrame:
         with connected(self.path, read_only=True, patience_s=_READER_PATIENCE_S) as connection:
-            connection.register("wanted", present)
-            sql = f"FROM {table} SEMI JOIN wanted USING ({', '.join(KEYS)})"
-            return _selected(connection, sql)
+            connection.register("wanted", keys.select(KEYS).unique())
+            what = f"SELECT {', '.join(columns)} FROM {table}"
+            return _selected(connection, f"{what} SEMI JOIN wanted USING ({', '.join(KEYS)})")
 
 
 def _checked_version(path: Path, patience_s: float) -> int:
@@ -244,53 +230,51 @@ def _selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
         raise UserError(f"SQL: {error}", "a query reads this store only") from error
 
 
-def _batches(pending: Sequence[tuple[str, pl.DataFrame]]) -> list[tuple[str, pl.DataFrame]]:
-    """Waiting frames by table, in order of first arrival, cut to `_BATCH_ROWS` rows."""
+def _batches(pending: Sequence[tuple[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+    """Waiting rows by table, one a key.
+
+    In one piece: DuckDB takes a frame of many small pieces for half as many rows a second.
+    """
     by_table: dict[str, list[pl.DataFrame]] = {}
     for table, frame in pending:
         by_table.setdefault(table, []).append(frame)
-    cut = []
-    for table, frames in by_table.items():
-        rows = pl.concat(frames, how="diagonal_relaxed")
-        rows = _first_success(rows) if table == "result" else rows
-        cut += [(table, part) for part in rows.iter_slices(_BATCH_ROWS)]
-    return cut
+    return {
+        table: _first_success(pl.concat(frames, how="diagonal_relaxed"), GROWING[table]).rechunk()
+        for table, frames in by_table.items()
+    }
 
 
-def _first_success(rows: pl.DataFrame) -> pl.DataFrame:
+def _first_success(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """One row a key: the first success, else the first failure; order kept otherwise."""
-    if rows.select(KEYS).is_unique().all():
+    if rows.select(keys).is_unique().all():
         return rows
-    if "status" not in rows.columns:
-        return rows.unique(list(KEYS), keep="first", maintain_order=True)
-    ranked = rows.sort(pl.col("status") != "ok", maintain_order=True)
-    return ranked.unique(list(KEYS), keep="first", maintain_order=True)
+    if "status" in rows.columns:
+        rows = rows.sort(pl.col("status") != "ok", maintain_order=True)
+    return rows.unique(list(keys), keep="first", maintain_order=True)
 
 
 def _append(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    with _registered(connection, table, rows):
-        conflict = "ON CONFLICT DO NOTHING"
+    """Add the rows of new keys. The open file is ours alone, so that nobody adds them meanwhile."""
+    keys = ", ".join(GROWING[table])
+    with registered(connection, rows):
         if table == "result":
-            values = {name: f"excluded.{quoted(name)}" for name in rows.columns}
-            names = [name for name in columns_of(connection, table) if name not in KEYS]
-            sets = ", ".join(f"{quoted(name)} = {values.get(name, 'NULL')}" for name in names)
-            wins = "result.status <> 'ok' AND excluded.status = 'ok'"
-            conflict = f"ON CONFLICT ({', '.join(KEYS)}) DO UPDATE SET {sets} WHERE {wins}"
-        connection.execute(f"INSERT INTO {table} BY NAME FROM incoming {conflict}")
+            better = "(FROM incoming WHERE status = 'ok')"
+            connection.execute(
+                "DELETE FROM result WHERE rowid IN (SELECT result.rowid FROM result "
+                f"SEMI JOIN {better} AS better USING ({keys}) WHERE result.status <> 'ok')"
+            )
+        fresh = f"FROM incoming ANTI JOIN {table} USING ({keys})"
+        connection.execute(f"INSERT INTO {table} BY NAME {fresh}")
 
 
 def _replace(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    with _registered(connection, table, rows):
-        connection.execute(f"INSERT OR REPLACE INTO {table} BY NAME FROM incoming")
-
-
-@contextmanager
-def _registered(
-    connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame
-) -> Iterator[None]:
-    """While `rows` are the view `incoming`, and `table` has all of their columns."""
-    connection.register("incoming", rows)
-    if table in WIDENING:
-        widen(connection, table, "incoming")
-    yield
-    connection.unregister("incoming")
+    with registered(connection, rows):
+        if table not in GROWING:
+            connection.execute(f"INSERT OR REPLACE INTO {table} BY NAME FROM incoming")
+            return
+        keys = ", ".join(GROWING[table])
+        known = f"SELECT {table}.rowid FROM {table} SEMI JOIN incoming USING ({keys})"
+        connection.execute("BEGIN")
+        connection.execute(f"DELETE FROM {table} WHERE rowid IN ({known})")
+        connection.execute(f"INSERT INTO {table} BY NAME FROM incoming")
+        connection.execute("COMMIT")

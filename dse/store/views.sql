@@ -14,45 +14,25 @@ FROM result WHERE status = 'ok' GROUP BY point_id, physics_id;
 
 -- What the last run of each study answered: its simulated points.
 CREATE OR REPLACE VIEW answered AS
-SELECT last_run.study, answer.* EXCLUDE (run_id, physics_id), point.* EXCLUDE (point_id),
-       point_result.* EXCLUDE (point_id, physics_id)
+SELECT last_run.study, answer.* EXCLUDE (run_id, physics_id, gpu, rate),
+       point.* EXCLUDE (point_id), point_result.* EXCLUDE (point_id, physics_id)
 FROM last_run
 JOIN answer USING (run_id)
 JOIN point USING (point_id)
 JOIN point_result ON point_result.point_id = answer.point_id
                  AND point_result.physics_id = answer.physics_id;
 
--- Its front: chosen first, so that only the chosen points' results are averaged.
-CREATE OR REPLACE VIEW front AS
-WITH chosen AS MATERIALIZED (
-    SELECT last_run.study, answer.* EXCLUDE (run_id)
-    FROM last_run JOIN answer USING (run_id) WHERE on_front
+-- What of it is most asked for. Chosen first, so that only the chosen points' results are averaged.
+CREATE OR REPLACE VIEW notable AS
+WITH members AS (
+    SELECT last_run.study, answer.* EXCLUDE (run_id) FROM last_run JOIN answer USING (run_id)
 ),
-means AS (
-    SELECT point_id, physics_id, count(*) AS n_replicates, {means}
-    FROM result SEMI JOIN chosen USING (point_id, physics_id)
-    WHERE status = 'ok' GROUP BY point_id, physics_id
-)
-SELECT chosen.* EXCLUDE (physics_id, on_front, front_rank), point.* EXCLUDE (point_id),
-       means.* EXCLUDE (point_id, physics_id)
-FROM chosen
-JOIN point USING (point_id)
-JOIN means ON means.point_id = chosen.point_id AND means.physics_id = chosen.physics_id;
-
--- Per study and GPU the feasible point of the highest output rate per GPU.
-CREATE OR REPLACE VIEW best_per_gpu AS
-WITH rates AS (
-    SELECT last_run.study, point.gpu, answer.point_id, answer.physics_id,
-           avg(result.output_tok_per_s_per_gpu) AS rate
-    FROM last_run
-    JOIN answer USING (run_id)
-    JOIN point USING (point_id)
-    JOIN result ON result.point_id = answer.point_id AND result.physics_id = answer.physics_id
-    WHERE answer.feasible AND result.status = 'ok'
-    GROUP BY ALL
-),
+highest AS (SELECT study, gpu, max(rate) AS rate FROM members WHERE feasible GROUP BY study, gpu),
 chosen AS MATERIALIZED (
-    SELECT * FROM rates
+    SELECT *, 'front' AS place FROM members WHERE on_front
+    UNION ALL
+    SELECT *, 'best of its GPU' AS place
+    FROM members SEMI JOIN highest USING (study, gpu, rate) WHERE feasible
     QUALIFY row_number() OVER (PARTITION BY study, gpu ORDER BY rate DESC, point_id) = 1
 ),
 means AS (
@@ -60,11 +40,19 @@ means AS (
     FROM result SEMI JOIN chosen USING (point_id, physics_id)
     WHERE status = 'ok' GROUP BY point_id, physics_id
 )
-SELECT chosen.* EXCLUDE (gpu, physics_id, rate), point.* EXCLUDE (point_id),
+SELECT chosen.* EXCLUDE (physics_id, on_front, front_rank, gpu, rate), point.* EXCLUDE (point_id),
        means.* EXCLUDE (point_id, physics_id)
 FROM chosen
 JOIN point USING (point_id)
 JOIN means ON means.point_id = chosen.point_id AND means.physics_id = chosen.physics_id;
+
+-- Its front.
+CREATE OR REPLACE VIEW front AS
+SELECT * EXCLUDE (place) FROM notable WHERE place = 'front';
+
+-- Per study and GPU the feasible point of the highest output rate per GPU.
+CREATE OR REPLACE VIEW best_per_gpu AS
+SELECT * EXCLUDE (place, feasible, is_tie) FROM notable WHERE place = 'best of its GPU';
 
 -- What removed points of each study, and how many.
 CREATE OR REPLACE VIEW why_not AS

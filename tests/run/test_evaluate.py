@@ -120,10 +120,10 @@ def test_killed_runs_resume_to_the_same_store(tmp_path):
     with Store.open(killed) as store:
         resumed = evaluator(store)
         resumed(points(12))
-    kept = [Store.open(path).results().sort(KEYS) for path in (whole, killed)]
+    kept = [Store.open(path).query("FROM result").sort(KEYS) for path in (whole, killed)]
     assert_frame_equal(*kept, check_column_order=False)
     assert resumed.n_reused > 0, "nothing outlived the kills"
-    sketches = [Store.open(p).results(table="latency_sketch").sort(KEYS) for p in (whole, killed)]
+    sketches = [Store.open(p).query("FROM latency_sketch").sort(KEYS) for p in (whole, killed)]
     assert_frame_equal(*sketches)
 
 

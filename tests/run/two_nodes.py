@@ -52,7 +52,9 @@ def main() -> dict[str, object]:
             found = far(points(20))
         cluster.shutdown()
         evaluator(stores[1])(points(20))
-        rows = [store.results().sort(KEYS) for store in stores]
+        for store in stores:
+            store.flush()
+        rows = [store.query("FROM result").sort(KEYS) for store in stores]
         equal = (
             rows[0]
             .select(sorted(rows[0].columns))

@@ -11,7 +11,7 @@ import pytest
 
 from dse.base.errors import StoreError, UserError
 from dse.store import Store
-from dse.store import schema as store_schema
+from dse.store.schema import SCHEMA_VERSION
 
 
 def rows(n, *, start=0, status="ok", replicate=0, **metrics):
@@ -25,6 +25,12 @@ def rows(n, *, start=0, status="ok", replicate=0, **metrics):
     )
     values = metrics or {"tpot_mean_s": 0.025}
     return frame.with_columns(**{name: pl.lit(value) for name, value in values.items()})
+
+
+def held(store, table="result"):
+    """All rows of a table, those still waiting included."""
+    store.flush()
+    return store.query(f"FROM {table} ORDER BY point_id")
 
 
 @pytest.fixture
@@ -42,13 +48,7 @@ def test_rows_come_back_after_reopening(path):
     with Store.open(path) as store:
         store.append(rows(5))
     with Store.open(path) as store:
-        assert (
-            store.results()
-            .sort("point_id")
-            .equals(rows(5).with_columns(error=None), null_equal=True)
-            or True
-        )
-        back = store.results().sort("point_id")
+        back = held(store)
     assert back.select(rows(1).columns).equals(rows(5))
 
 
@@ -70,7 +70,7 @@ def test_a_result_is_never_changed(store):
     store.append(rows(3, tpot_mean_s=0.5))
     store.append(rows(3, status="error", tpot_mean_s=0.7))
     store.flush()
-    assert store.results()["tpot_mean_s"].to_list() == [0.025] * 3
+    assert held(store)["tpot_mean_s"].to_list() == [0.025] * 3
 
 
 def test_a_failed_row_gives_way_to_a_success(store):
@@ -89,7 +89,7 @@ def test_a_failed_row_gives_way_to_a_success(store):
 def test_a_failure_and_its_success_in_one_flush(store):
     store.append(pl.concat([rows(2, status="error", x=0.0), rows(2, x=1.0)]))
     store.flush()
-    assert store.results()["status"].to_list() == ["ok", "ok"]
+    assert held(store)["status"].to_list() == ["ok", "ok"]
 
 
 def test_a_new_metric_widens_the_table_and_its_views(store):
@@ -97,7 +97,7 @@ def test_a_new_metric_widens_the_table_and_its_views(store):
     store.flush()
     store.append(rows(1, start=2, tpot_mean_s=0.03, mfu=0.4))
     store.flush()
-    assert store.results().sort("point_id")["mfu"].to_list() == [None, None, 0.4]
+    assert held(store)["mfu"].to_list() == [None, None, 0.4]
     assert store.query("SELECT avg(mfu) AS mfu FROM point_result")["mfu"].item() == 0.4
 
 
@@ -106,8 +106,8 @@ def test_whole_numbers_first_do_not_round_later_ones(store):
     store.flush()
     store.append(rows(1, start=1, mfu=0.4, n_preemptions=3))
     store.flush()
-    assert store.results().sort("point_id")["mfu"].to_list() == [0.0, 0.4]
-    assert store.results().schema["n_preemptions"].is_integer()
+    assert held(store)["mfu"].to_list() == [0.0, 0.4]
+    assert held(store).schema["n_preemptions"].is_integer()
 
 
 def test_replicates_are_averaged(store):
@@ -161,7 +161,54 @@ def test_two_stores_on_one_file_see_each_others_rows(path):
         other.append(rows(4))
         other.flush()
         assert one.missing(rows(5)).height == 1
-    assert Store.open(path).results().height == 4
+    assert held(Store.open(path)).height == 4
+
+
+def test_a_row_twice_in_one_flush_is_kept_once(store):
+    for table in ("point", "result"):
+        for _ in range(2):
+            store.append(rows(3) if table == "result" else rows(3).select("point_id"), table)
+    assert held(store, "result").height == held(store, "point").height == 3
+
+
+def test_a_success_replaces_a_failure_of_another_store_and_no_other_row(path):
+    with Store.open(path) as one, Store.open(path) as other:
+        one.append(pl.concat([rows(2, status="error"), rows(2, start=2)]))
+        one.flush()
+        other.append(rows(4, tpot_mean_s=0.5))
+        other.flush()
+        assert held(one)["tpot_mean_s"].to_list() == [0.5, 0.5, 0.025, 0.025]
+        assert held(one)["status"].to_list() == ["ok"] * 4
+
+
+def _write(path: Path, start: int):
+    with Store.open(path) as store:
+        for step in range(10):
+            store.append(rows(20, start=start + 10 * step))
+            store.append(rows(20, start=start + 10 * step).select("point_id"), "point")
+            store.flush()
+
+
+def test_processes_that_write_the_same_keys_duplicate_none(path):
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write, args=(path, 50 * i)) for i in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    for table in ("result", "point"):
+        found = held(Store.open(path), table)["point_id"].to_list()
+        assert found == [f"{i:032x}" for i in range(160)]
+
+
+def test_rows_do_not_wait_without_bound(path, monkeypatch):
+    monkeypatch.setattr("dse.store.store._MOST_WAITING_BYTES", 5_000)
+    store = Store.open(path, flush_interval_s=60.0)
+    store.append(rows(10))
+    assert store.query("FROM result").is_empty()
+    store.append(rows(100, start=10))
+    assert store.query("FROM result").height == 110
 
 
 @pytest.mark.parametrize(
@@ -180,7 +227,7 @@ def test_a_truncated_store_is_refused_and_left_alone(path):
         store.append(rows(20_000))
     path.write_bytes(path.read_bytes()[:300_000])
     with pytest.raises(StoreError, match="not a whole store"):
-        Store.open(path).results()
+        held(Store.open(path))
     assert path.stat().st_size == 300_000
 
 
@@ -199,16 +246,36 @@ def test_a_newer_schema_is_refused(path):
         Store.open(path)
 
 
-def test_an_older_schema_is_migrated_with_its_rows(path, monkeypatch):
+SCHEMA_1 = """
+DROP TABLE answer;
+CREATE TABLE answer (run_id VARCHAR NOT NULL, point_id VARCHAR NOT NULL, physics_id VARCHAR,
+    feasible BOOLEAN, on_front BOOLEAN NOT NULL, front_rank INTEGER, is_tie BOOLEAN,
+    PRIMARY KEY (run_id, point_id));
+CREATE TABLE indexed (point_id VARCHAR NOT NULL, replicate INTEGER NOT NULL,
+    physics_id VARCHAR NOT NULL, status VARCHAR NOT NULL, error VARCHAR,
+    output_tok_per_s_per_gpu DOUBLE, PRIMARY KEY (point_id, replicate, physics_id));
+INSERT INTO indexed BY NAME FROM result;
+DROP TABLE result;
+ALTER TABLE indexed RENAME TO result;
+UPDATE meta SET schema_version = 1;
+"""
+
+
+def test_an_older_schema_is_migrated_with_its_rows(path):
     with Store.open(path) as store:
-        store.append(rows(2))
-    monkeypatch.setattr("dse.store.schema.SCHEMA_VERSION", 2)
-    monkeypatch.setattr("dse.store.store.SCHEMA_VERSION", 2)
-    monkeypatch.setitem(store_schema.MIGRATIONS, 2, "ALTER TABLE run ADD COLUMN host VARCHAR")
+        answered(store, rows(4).drop("tpot_mean_s"))
+        answer = store.query("SELECT * EXCLUDE (gpu, rate) FROM answer")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(SCHEMA_1)
+        connection.register("kept", answer)
+        connection.execute("INSERT INTO answer BY NAME FROM kept")
     with Store.open(path) as store:
-        assert "host" in store.query("SELECT * FROM run").columns
-        assert store.query("SELECT schema_version AS v FROM meta")["v"].item() == 2
-        assert store.results().height == 2
+        assert store.query("SELECT schema_version AS v FROM meta")["v"].item() == SCHEMA_VERSION
+        assert held(store).height == 8
+        best = store.query("FROM best_per_gpu ORDER BY gpu")
+        assert best["output_tok_per_s_per_gpu"].to_list() == [105.0, 108.0]
+        store.append(rows(5))
+        assert held(store).height == 9, "a key that was there came in again"
 
 
 def test_a_missing_folder_is_named(tmp_path):
@@ -233,7 +300,7 @@ def test_a_query_reads_and_cannot_write(store):
     for sql in ("DELETE FROM result", "SELECT * FROM nothing", "SELEC 1", "FROM '/etc/passwd'"):
         with pytest.raises(UserError):
             store.query(sql)
-    assert store.results().height == 2
+    assert held(store).height == 2
 
 
 def test_a_runs_own_record_is_replaced(store):
@@ -266,29 +333,31 @@ def test_a_holder_is_waited_for_then_named(path):
         done.set()
         holder.join(30)
     store.flush()
-    assert store.results().height == 3, "a flush that failed keeps its rows"
+    assert held(store).height == 3, "a flush that failed keeps its rows"
 
 
-def test_views_answer_for_the_last_run_of_a_study(store):
+def answered(store, ids):
+    """Two finished runs of a study, the later of which answered with four points on two GPUs."""
     store.replace(pl.DataFrame([{"study_id": "s", "name": "chat"}]), "study")
     for run, day in (("old", 1), ("new", 2)):
         row = {"run_id": run, "study_id": "s", "status": "done", "physics_id": "p" * 32}
         started = pl.datetime(2026, 1, day)
         store.replace(pl.DataFrame([row]).with_columns(started_at=started), "run")
-    results = [rows(4, replicate=r, output_tok_per_s_per_gpu=100.0 + 10 * r) for r in (0, 1)]
-    for frame in results:
-        rate = pl.col("output_tok_per_s_per_gpu") + pl.int_range(4)
-        store.append(frame.with_columns(output_tok_per_s_per_gpu=rate))
-    ids = results[0].select("point_id")
-    store.append(ids.with_columns(gpu=pl.Series(["a", "a", "b", "b"])), "point")
+    rate = pl.int_range(4) + pl.lit(100.0)
+    for replicate in (0, 1):
+        its = ids.with_columns(replicate=replicate, output_tok_per_s_per_gpu=rate + 10 * replicate)
+        store.append(its)
+    gpu = pl.Series(["a", "a", "b", "b"])
+    store.append(ids.select("point_id", gpu=gpu), "point")
     flags = {"feasible": [True, False, True, True], "on_front": [True, False, False, True]}
-    answer = ids.with_columns(
-        run_id=pl.lit("new"),
-        physics_id=pl.lit("p" * 32),
-        **{name: pl.Series(values) for name, values in flags.items()},
-    )
+    answer = ids.select("point_id", "physics_id", gpu=gpu, rate=rate + 5.0, run_id=pl.lit("new"))
+    answer = answer.with_columns(**{name: pl.Series(values) for name, values in flags.items()})
     store.append(answer, "answer")
     store.flush()
+
+
+def test_views_answer_for_the_last_run_of_a_study(store):
+    answered(store, rows(4).drop("tpot_mean_s"))
     front = store.query("FROM front ORDER BY point_id")
     assert front["output_tok_per_s_per_gpu"].to_list() == [105.0, 108.0]
     assert front["n_replicates"].to_list() == [2, 2]
@@ -296,3 +365,11 @@ def test_views_answer_for_the_last_run_of_a_study(store):
     assert best["gpu"].to_list() == ["a", "b"]
     assert best["output_tok_per_s_per_gpu"].to_list() == [105.0, 108.0]
     assert store.query("FROM answered").height == 4
+
+
+def test_an_answer_written_again_takes_the_place_of_the_first(store):
+    answered(store, rows(4))
+    again = store.query("FROM answer").with_columns(on_front=pl.lit(value=True))
+    store.replace(again, "answer")
+    assert store.query("SELECT run_id, point_id FROM answer").is_unique().all()
+    assert store.query("FROM front").height == 4
