@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.cost.kernels import KERNELS
-from dse.cost.kernels._coefficients import KernelSlice, KernelTable, facts, folder, write
+from dse.cost.kernels._coefficients import KernelSlice, KernelTable, facts, folder, read, write
 from dse.cost.kernels._head import Head, stack
 from dse.evidence.fit_head import FitSettings, Samples, fit, predict
 from dse.evidence.kernel_table import read_kernel_table
@@ -182,7 +182,8 @@ def calibrate_kernels(
     report: Callable[[str], object] = print,
 ) -> list[SliceFit | Excluded]:
     """Fit every slice of `gpus` (catalog records) in `families` and write one file a GPU into
-    `into` (the shipped folder by default). Returns the fits with their held-out predictions.
+    `into` (the shipped folder by default), where other families keep the coefficients they have.
+    Returns the fits with their held-out predictions.
     """
     found: list[SliceFit | Excluded] = []
     target = into or folder()
@@ -193,7 +194,8 @@ def calibrate_kernels(
             report(line(each))
         kept = [each for each in fits if isinstance(each, SliceFit)]
         if kept:
-            write(target / f"{gpu.name}.json", _table(gpu, kept))
+            file = target / f"{gpu.name}.json"
+            write(file, _joined(_table(gpu, kept), file, families))
         found += fits
     return found
 
@@ -257,6 +259,15 @@ def _table(gpu: GPU, fits: Sequence[SliceFit], source: str = SOURCE) -> KernelTa
         slices=tuple(_encode(each) for each in fits),
         digest="",
     )
+
+
+def _joined(table: KernelTable, file: Path, families: Sequence[str]) -> KernelTable:
+    """`table` and what `file` holds of other families, in the order of the readers."""
+    old = read(file).slices if file.exists() else ()
+    kept = [each for each in old if each.family not in families]
+    order = list(READERS)
+    slices = sorted((*table.slices, *kept), key=lambda each: order.index(each.family))
+    return replace(table, slices=tuple(slices))
 
 
 def _encode(each: SliceFit) -> KernelSlice:

@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from dse.cost.kernels._terms import WINDOWED
 from dse.cost.work import compute_format
+from dse.evidence.kernels_gemm import stalled, static_scales
 from dse.evidence.routing import expert_load
 from dse.evidence.silicon import ENGINES, Table, tables
 from dse.hardware.dtype import DType
@@ -71,7 +73,7 @@ class Slice:
         return len(self.seconds)
 
 
-def _as_it_is(frame: pl.DataFrame) -> pl.DataFrame:
+def _as_it_is(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
@@ -79,7 +81,8 @@ def _as_it_is(frame: pl.DataFrame) -> pl.DataFrame:
 class Reader:
     """How one table becomes slices: split by the columns `keys`, grouped by those in `groups`.
 
-    `prepare` may merge rows; `engines` limits the tables to those whose kernels stand for all.
+    `prepare` may merge rows or correct times; `engines` limits the tables to those whose kernels
+    stand for all.
     """
 
     family: str
@@ -88,7 +91,7 @@ class Reader:
     groups: tuple[str, ...]
     cohorts: tuple[str, ...]
     convert: Callable[[dict[str, Array], dict[str, str]], tuple[Any, str]]
-    prepare: Callable[[pl.DataFrame], pl.DataFrame] = _as_it_is
+    prepare: Callable[[Table, pl.DataFrame], pl.DataFrame] = _as_it_is
     engines: tuple[str, ...] = ENGINES
 
     def slices(self, gpus: tuple[str, ...] | None = None) -> Iterator[Slice]:
@@ -100,9 +103,9 @@ class Reader:
     def _split(self, table: Table) -> Iterator[Slice]:
         keys = ("kernel_source", *self.keys)
         frame = table.scan().filter(pl.col("latency") > 0).collect()
-        frame = self.prepare(frame)
         if "window_size" not in frame.columns:
             frame = frame.with_columns(window_size=pl.lit(0))
+        frame = self.prepare(table, frame)
         frame = frame.sort(*keys, *self.groups)
         for values, part in frame.group_by(*keys, maintain_order=True):
             labels = dict(zip(keys, map(str, values), strict=True))
@@ -125,9 +128,11 @@ class Reader:
 
 
 def _usable(table: Table, part: pl.DataFrame) -> npt.NDArray[np.bool_]:
-    """All rows but TensorRT-LLM's decode steps whose context exceeds the window: its kernel's time
-    follows the whole context there, and an op holds what is read.
+    """All rows but GEMMs that stalled and TensorRT-LLM's decode steps whose context exceeds the
+    window: its kernel's time follows the whole context there, and an op holds what is read.
     """
+    if table.name == "gemm":
+        return ~stalled(part)
     if table.name != "generation_attention" or table.engine != "trtllm":
         return np.ones(len(part), dtype=bool)
     window, context = part["window_size"].to_numpy(), part["step"].to_numpy() + 1
@@ -197,6 +202,7 @@ def _decode(c: dict[str, Array], labels: dict[str, str]) -> tuple[Any, str]:
         d_qk=c["head_dim"],
         d_v=c["head_dim"],
         kv=_kv(labels),
+        windowed=labels["path"] == WINDOWED,
     )
     return op, _compute(labels["attn_dtype"])
 
@@ -280,7 +286,7 @@ def _gated_delta(c: dict[str, Array], labels: dict[str, str]) -> tuple[Any, str]
     return op, "bf16"
 
 
-def _whole_mixer(frame: pl.DataFrame) -> pl.DataFrame:
+def _whole_mixer(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
     """One row a shape: the convolution and the recurrence, which tables list apart, added."""
     keys = ("phase", "batch_size", "seq_len", "num_tokens", "d_conv", *DELTA_SHAPE)
     each = frame.group_by(*keys, "kernel_source").agg(pl.col("latency").mean())
@@ -288,6 +294,15 @@ def _whole_mixer(frame: pl.DataFrame) -> pl.DataFrame:
     return both.filter(pl.col("parts") == 2).with_columns(kernel_source=pl.lit("gated_delta"))
 
 
+def _paths(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
+    """With a window, FlashAttention-2 neither splits the context nor lets the query heads of a
+    group share a tile: up to eight times the time of the same keys without one.
+    """
+    other = pl.col("kernel_source").str.contains(SPLIT_BY_WINDOW) & (pl.col("window_size") > 0)
+    return frame.with_columns(path=pl.when(other).then(pl.lit(WINDOWED)).otherwise(pl.lit("")))
+
+
+SPLIT_BY_WINDOW = "flash_attn_fa2"
 DELTA_SHAPE = ("num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim")
 ATTENTION_GROUP = ("num_heads", "num_key_value_heads", "head_dim", "window_size")
 MOE_MODEL = ("hidden_size", "inter_size", "topk", "num_experts")
@@ -296,7 +311,7 @@ READERS = {
     for reader in (
         Reader(
             family="gemm", table="gemm", keys=("gemm_dtype",), groups=("n", "k"), cohorts=(),
-            convert=_gemm,
+            convert=_gemm, prepare=static_scales,
         ),
         Reader(
             family="moe", table="moe", keys=("moe_dtype",),
@@ -309,8 +324,8 @@ READERS = {
         ),
         Reader(
             family="decode_attention", table="generation_attention",
-            keys=("attn_dtype", "kv_cache_dtype"), groups=ATTENTION_GROUP, cohorts=(),
-            convert=_decode,
+            keys=("attn_dtype", "kv_cache_dtype", "path"), groups=ATTENTION_GROUP, cohorts=(),
+            convert=_decode, prepare=_paths,
         ),
         Reader(
             family="mla_decode", table="generation_mla", keys=("mla_dtype", "kv_cache_dtype"),

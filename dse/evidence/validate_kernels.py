@@ -91,12 +91,14 @@ def validate_kernels(
     hold_out: Sequence[str] = (),
     families: Sequence[str] = tuple(READERS),
     known: Mapping[str, GPU] | None = None,
+    unusable: bool = False,
     report: Callable[[str], object] = lambda line: None,
 ) -> list[Scored]:
     """Score the shipped coefficients on `gpus` (catalog records of measured GPUs).
 
     In the cross tier each GPU's own table is forgotten, and those of `hold_out`. `known` holds the
-    records of possible references for the transfer baseline (all of `gpus` by default).
+    records of possible references for the transfer baseline (all of `gpus` by default). With
+    `unusable`, rows that a reader marks as measuring something else are scored too.
     """
     records = {gpu.name: gpu for gpu in gpus} | dict(known or {})
     found = []
@@ -106,7 +108,9 @@ def validate_kernels(
         for family in families:
             other = list(READERS[family].slices((nearest.name,))) if nearest else []
             for part in READERS[family].slices((gpu.name,)):
-                scored = _score_slice(part, gpu, tier, blind, nearest, other)
+                every = dataclasses.replace(part, usable=np.ones_like(part.usable))
+                asked = every if unusable else part
+                scored = _score_slice(asked, gpu, tier, blind, nearest, other)
                 if scored is not None:
                     found.append(scored)
         report(f"{gpu.name}: {sum(len(each.measured_s) for each in found)} rows scored so far")

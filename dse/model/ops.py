@@ -77,7 +77,8 @@ class PrefillAttention:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeAttention:
     """One decode step: `n_seqs` sequences, `q_tokens` queries each, mean context `context_tokens`
-    (already limited to a window where the layer has one).
+    (already limited to a window where the layer has one). `windowed` says that the layer has one:
+    FlashAttention-2 neither splits the context nor shares a tile among query heads then.
     """
 
     family: ClassVar[str] = "decode_attention"
@@ -89,6 +90,7 @@ class DecodeAttention:
     d_qk: Num
     d_v: Num
     kv: DType
+    windowed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from dse.cost.kernels._reference import (
     kindred,
     likely,
 )
-from dse.cost.kernels._terms import Kernel, Terms
+from dse.cost.kernels._terms import WINDOWED, Kernel, Terms
 from dse.cost.kernels._transfer import H100, Traits, Transfer
 from dse.cost.work import work
 from dse.hardware.gpu import GPU
@@ -121,11 +121,12 @@ class FittedKernels:
 
     def priced(self, op: ComputeOp) -> Priced:
         """The heads that price `op`, chosen once per number format and head size."""
-        variant = self.families[op.family].variant(op)
+        named_variant = self.families[op.family].variant(op)
+        variant = named_variant.removesuffix(WINDOWED)
         d_head, named = float(np.max(getattr(op, "d_qk", 0.0))), dict(self.named)
         first = named.get(f"{op.family}/{variant}") or named.get(op.family)
         asked = self.asked if first is None else (first, *self.asked)
-        wanted = Wanted(op.family, variant, d_head, asked)
+        wanted = Wanted(op.family, variant, d_head, asked, windowed=variant != named_variant)
         if wanted not in self._chosen:
             self._chosen[wanted] = self._own(wanted) or self._blend(wanted)
         return self._chosen[wanted]
@@ -159,21 +160,22 @@ class FittedKernels:
             Part(
                 head=each.head,
                 compute=each.compute,
-                transfer=self._transfer(table),
+                transfer=self._transfer(table, wanted.variant),
                 weights=(*(3 * ((1.0 - prior) * share,)), share),
             )
             for (each, table, _), share in zip(found, shares, strict=True)
         ]
         if prior > 0.0 or not found:
-            transfer = Transfer.between(H100, Traits.of(self.gpu), kin=False)
+            here = Traits.of(self.gpu, wanted.variant)
+            transfer = Transfer.between(H100, here, kin=False)
             weights = (prior, prior, prior, 0.0) if found else Part.ALONE
             parts.append(Part(head=PRIORS[wanted.family], transfer=transfer, weights=weights))
         low, high = _spread(wanted.family, nearest)
         return Priced(parts=tuple(parts), low=low, high=high)
 
-    def _transfer(self, table: KernelTable) -> Transfer:
+    def _transfer(self, table: KernelTable, variant: str) -> Transfer:
         kin = kindred(self.gpu, table)
-        return Transfer.between(table.traits, Traits.of(self.gpu), kin=kin)
+        return Transfer.between(table.traits, Traits.of(self.gpu, variant), kin=kin)
 
 
 BLENDED = 4  # opinions that a blend uses

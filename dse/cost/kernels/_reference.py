@@ -17,6 +17,7 @@ from dse.base.errors import CatalogError
 from dse.cost.kernels import _coefficients
 from dse.cost.kernels._coefficients import KernelSlice, KernelTable
 from dse.cost.kernels._head import Head
+from dse.cost.kernels._terms import WINDOWED
 from dse.cost.kernels._transfer import Transfer
 from dse.hardware.gpu import GPU
 
@@ -25,12 +26,13 @@ RIDGE_OCTAVE, PER_SM_OCTAVE = 0.4, 0.8
 ANOTHER_MEMORY_OCTAVES = 1.5
 
 # Efficiencies and launch times as on an H100, by family: medians over the measured parts, rounded;
-# attention decode as measured above 20 µs (6 µs, 0.75 of the FLOP/s, 0.9 of the bytes/s).
+# attention decode as measured above 20 µs (6 µs, 0.75 of the FLOP/s, 0.94 of the bytes/s, which the
+# bytes in flight of a Blackwell turn into 0.87).
 PRIORS = {
     "gemm": Head.constant(compute=0.75, memory=0.85, launch_s=4e-6),
     "moe": Head.constant(compute=0.55, memory=0.75, launch_s=15e-6),
     "prefill_attention": Head.constant(compute=0.62, memory=0.80, launch_s=8e-6),
-    "decode_attention": Head.constant(compute=0.75, memory=0.90, launch_s=6e-6),
+    "decode_attention": Head.constant(compute=0.75, memory=0.94, launch_s=6e-6),
     "mla_decode": Head.constant(compute=0.65, memory=0.80, launch_s=8e-6),
     "mla_prefill": Head.constant(compute=0.60, memory=0.80, launch_s=10e-6),
     "indexer": Head.constant(compute=0.40, memory=0.70, launch_s=8e-6),
@@ -107,20 +109,28 @@ class Priced:
 
 
 def choose(table: KernelTable, wanted: "Wanted", variant: str) -> KernelSlice | None:
-    """The slice of `table` in format `variant` that comes nearest to `wanted`; None without one."""
+    """The slice of `table` in format `variant` that comes nearest to `wanted`, the windowed path of
+    its implementation where that was measured apart and is wanted; None without one.
+    """
     found = table.find(wanted.family, variant)
-    return max(found, key=wanted.closeness) if found else None
+    if not found:
+        return None
+    best = max(found, key=wanted.closeness)
+    apart = table.find(wanted.family, f"{variant}{WINDOWED}") if wanted.windowed else ()
+    return next((each for each in apart if each.implementation == best.implementation), best)
 
 
 def likely(
     table: KernelTable, wanted: "Wanted", variant: str, most: int
 ) -> tuple[KernelSlice, ...]:
     """The one slice of the implementation asked for where `table` has it, else the nearest slice of
-    each of `most` engines.
+    each of `most` engines. What was a fallback there need not be one on another architecture.
     """
     found = sorted(table.find(wanted.family, variant), key=wanted.closeness, reverse=True)
     named = [each for each in found if each.implementation in wanted.asked]
     found = [each for each in found if not each.is_fallback]
+    if most > 1:
+        named = [each for each in named if each in found]
     if named or most == 1:
         return tuple((named or found)[:1])
     engines = dict.fromkeys(each.engine for each in found)
@@ -146,29 +156,35 @@ def _per_sm_octaves(gpu: GPU, table: KernelTable) -> float:
 class Wanted:
     """What an op asks of a table: `family`, number format, head size (0 without heads), and the
     implementations or engines to follow, best first (and, if it matters, the format of their
-    arithmetic).
+    arithmetic), and whether its layer has a window.
     """
 
     family: str
     variant: str
     d_head: float
     asked: tuple[str, ...]
+    windowed: bool = False
 
     @property
     def variants(self) -> tuple[str, ...]:
         """The op's number format, then what stands in for it."""
         return (self.variant, *SUBSTITUTES.get(self.variant, ("bf16",)))
 
-    def closeness(self, each: KernelSlice) -> tuple[int, int, bool, bool, int]:
-        """Order of slices: the best name asked for, how many of the names fit, head size measured,
-        narrow arithmetic, rows measured.
+    def closeness(self, each: KernelSlice) -> tuple[bool, int, int, bool, bool, int]:
+        """Order of slices: not a fallback, the best name asked for, how many of the names fit, head
+        size measured, narrow arithmetic, rows measured.
+
+        A matrix product that never used the hardware (per-tensor FP8 experts of FlashInfer's
+        CUTLASS on Hopper, at 0.11 of the roofline) is opted into by name: engines by themselves
+        run another. Attention falls back by head size, and is priced so.
         """
         order = (*self.asked, *(name for name in ENGINES if name not in self.asked))
         names = (each.implementation, each.engine, each.compute)
         place = min((order.index(name) for name in names[:2] if name in order), default=len(order))
         matches = sum(name in self.asked for name in names)
         fits = not each.d_heads or self.d_head in each.d_heads
-        return -place, matches, fits, each.compute != "bf16", each.n_rows
+        apart = each.is_fallback and not each.d_heads and each.implementation not in self.asked
+        return not apart, -place, matches, fits, each.compute != "bf16", each.n_rows
 
 
 def target(gpu: GPU) -> KernelTable | None:

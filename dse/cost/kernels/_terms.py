@@ -17,6 +17,9 @@ from dse.model.ops import ComputeOp, Num
 # A feature's logarithm never sees an argument below this (a zero-sized shape).
 TINY = 1e-9
 
+# Ends the format of attention whose layer has a window, where a kernel takes another path then.
+WINDOWED = "_windowed"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:

@@ -22,8 +22,16 @@ SUSTAINED_AT_REST = 0.95
 SUSTAINED_PER_TFLOP_PER_WATT = 0.135
 LEAST_SUSTAINED = 0.3
 # MI300X reaches 620 of 1,307 TFLOP/s in 16 bits where an H100 reaches 720 of 989 (SemiAnalysis,
-# "MI300X vs H100 vs H200 Benchmark Part 1", 2024): 0.65 of what its power would sustain.
+# "MI300X vs H100 vs H200 Benchmark Part 1", 2024): 0.65 of what its power would sustain. About 0.45
+# of peak in 16 bits and FP8 alike, and 0.81 of the HBM (arXiv:2510.27583).
 VENDOR_SHARE = {"amd": 0.65}
+# FP8 with a scale a block: the vector units of CDNA multiply each partial sum, and CDNA 4 doubled
+# the matrix cores, not them. AITER's tuned GEMM of 32,768 x 7,168 x 2,048 takes 1,205 µs on an
+# MI300X, 0.31 of peak, that of 1,112 x 7,168 x 4,608 takes 63 µs on an MI355X, 0.23 (ROCm/aiter,
+# aiter/configs/model_configs/a8w8_blockscale_tuned_gemm_ds_v3.csv at 082a563); fused experts reach
+# 0.31 on an MI308X (a8w8_blockscale_tuned_fmoe_ds_v3.csv at 0b1924d). Own fit to the large GEMMs.
+BLOCK_SCALED = ("fp8_block",)
+BLOCK_SCALED_SHARE = {"cdna3": 0.69, "cdna4": 0.50}
 MEMORY_SHARE = 0.84
 EASY_BYTES_PER_S_PER_SM = 36e9
 MEMORY_LOSS_PER_BYTE_PER_S = 0.0036e-9
@@ -41,15 +49,18 @@ class Traits:
     memory: float
 
     @classmethod
-    def of(cls, gpu: GPU) -> "Traits":
-        """The traits of `gpu`, from its data sheet."""
+    def of(cls, gpu: GPU, variant: str = "") -> "Traits":
+        """The traits of `gpu`, from its data sheet, for kernels of the number format `variant`."""
         peak = gpu.peak_flop_per_s["bf16"]
         per_watt = peak / gpu.tdp_watts / 1e12
         sustained = SUSTAINED_AT_REST - SUSTAINED_PER_TFLOP_PER_WATT * per_watt
         excess = max(gpu.hbm_bytes_per_s / gpu.sm_count - EASY_BYTES_PER_S_PER_SM, 0.0)
         memory = MEMORY_SHARE - MEMORY_LOSS_PER_BYTE_PER_S * excess
+        share = VENDOR_SHARE.get(gpu.vendor, 1.0)
+        if variant in BLOCK_SCALED:
+            share *= BLOCK_SCALED_SHARE.get(gpu.architecture, 1.0)
         return cls(
-            sustained=max(sustained, LEAST_SUSTAINED) * VENDOR_SHARE.get(gpu.vendor, 1.0),
+            sustained=max(sustained, LEAST_SUSTAINED) * share,
             flop_per_clock_per_sm=peak / (gpu.sm_count * gpu.boost_hz),
             memory=max(memory, LEAST_MEMORY_SHARE),
         )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from dse.cost.kernels._terms import Kernel, Terms, balance, last_wave, log, log_us, up
+from dse.cost.kernels._terms import WINDOWED, Kernel, Terms, balance, last_wave, log, log_us, up
 from dse.hardware.gpu import GPU
 from dse.model.ops import DecodeAttention, Num
 
@@ -23,7 +23,8 @@ class DecodeAttentionKernel(Kernel):
     kind: Literal["decode_attention"] = "decode_attention"
 
     def variant(self, op: DecodeAttention) -> str:
-        return "fp8" if op.kv.bytes_per_element < 1.5 else "bf16"
+        narrow = "fp8" if op.kv.bytes_per_element < 1.5 else "bf16"
+        return f"{narrow}{WINDOWED}" if op.windowed else narrow
 
     def features(
         self, op: DecodeAttention, needs: Terms, moved_bytes: Num, gpu: GPU

@@ -1,7 +1,7 @@
 """Dense matrix products: projections, dense FFN, LM head; 16-bit, FP8, FP4, int8, weight-only."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,6 +15,10 @@ TILES = (
     (16, 64), (64, 64), (64, 128), (128, 128), (128, 192), (128, 256), (256, 128), (256, 256),
 )  # fmt: skip
 
+# Tiles whose grid decides whether a library splits k over idle SMs.
+SPLIT_TILES = ((64, 64), (128, 128), (128, 256))
+FEW_WAVES = 4.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmKernel(Kernel):
@@ -23,6 +27,7 @@ class GemmKernel(Kernel):
     feature_names: ClassVar[tuple[str, ...]] = (
         "m", "n", "k", "flop_us", "hbm_us", "balance", "moved_per_l2", "tiles_per_sm",
         "pad_16", "aligned", *(f"waste_{rows}x{columns}" for rows, columns in TILES), "least_waste",
+        *(f"{name}_{rows}x{columns}" for rows, columns in SPLIT_TILES for name in ("fill", "last")),
     )  # fmt: skip
     kind: Literal["gemm"] = "gemm"
 
@@ -37,6 +42,7 @@ class GemmKernel(Kernel):
             log(moved_bytes / gpu.l2_bytes),
             log(up(m, 128) * up(n, 128) / (128 * 128 * gpu.sm_count)), log(up(m, 16)) - log(m),
             np.where(np.mod(m, 8) == 0, 1.0, 0.0), *wastes, np.minimum.reduce(wastes),
+            *(each for tile in SPLIT_TILES for each in _waves(m, n, *tile, gpu)),
         )  # fmt: skip
 
 
@@ -49,6 +55,12 @@ def weight_format(weights: DType, activations: DType) -> str:
     if weights.bytes_per_element < 0.9 and activations.compute == "fp8":
         return f"{name}_fp8"
     return str(name)
+
+
+def _waves(m: Num, n: Num, rows: int, columns: int, gpu: GPU) -> tuple[Any, Any]:
+    """How many waves of tiles there are, up to `FEW_WAVES`, and how full the last one is."""
+    waves = np.ceil(np.divide(m, rows)) * np.ceil(np.divide(n, columns)) / gpu.sm_count
+    return np.minimum(waves, FEW_WAVES), waves - np.floor(waves)
 
 
 def _waste(m: Num, n: Num, rows: int, columns: int, gpu: GPU) -> Num:

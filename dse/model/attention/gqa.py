@@ -98,6 +98,7 @@ class GQA(Attention):
                 d_qk=self.d_head,
                 d_v=self.d_value,
                 kv=p.kv,
+                windowed=self.window is not None,
             )
         ]
 
