@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import polars as pl
 
-from dse.space import Structure, numeric, points, structures
+from dse.pipeline.factored import PRICE, block_facts, legal_rows, refused_rows
+from dse.space import (
+    Block,
+    Structure,
+    block_points,
+    block_structures,
+    blocks,
+    numeric,
+    points,
+)
 from dse.study import Study
-from dse.study.price import Price
-from dse.walls.facts import Facts, FactsCache, facts_of
+from dse.walls.facts import FactsCache
 from dse.walls.judge import facts_frame, judge, question_columns, standard_walls
 from dse.walls.kinds import Wall
 
-__all__ = ["Judged", "judge_space", "question_of", "shared_names", "spread"]
+__all__ = ["PRICE", "Judged", "judge_space", "question_of", "shared_names", "spread"]
 
-GROUP = 1000
-PRICE = "usd_per_gpu_hour"
-NEAR_MISSES = 24
+GROUP_POINTS = 1 << 16
+MISSES = 6
 # Lengths without a bound of their own: floors take one token, ceilings this many contexts.
 LONGEST = 1e6
 MISS_COLUMNS = ("reason", "demand", "limit", "unit", "margin")
@@ -55,33 +61,33 @@ def judge_space(study: Study) -> Judged:
     kept: list[pl.DataFrame] = []
     known: list[pl.DataFrame] = []
     misses: list[pl.DataFrame] = []
-    heights = {b.name: numeric(study.space, b.name).height for b in study.space.branches}
-    for group in _groups(structures(study.space, study.catalog), GROUP):
-        found.n_structural += len(group)
-        legal = _without_illegal(group, heights, found)
-        if not legal:
-            continue
-        facts = _facts_of(study, legal, cache)
-        columns = points(study.space, legal).collect()
-        judged = _judged(study, columns, facts, walls)
-        found.n_candidates += judged.height
-        found.killed.update(_counted(judged, "killed_by"))
-        near = _nearest(judged, walls).select(*columns.columns, *MISS_COLUMNS)
-        misses.append(_best_misses([near]))
-        alive = _screened(study, judged.filter(pl.col("killed_by").is_null()), found)
-        kept.append(alive.select(*columns.columns, PRICE))
-        known.append(facts.join(alive, on="structure", how="semi").drop(PRICE))
-        index = {each.index: each for each in legal}
-        found.missed |= {i: index[i] for i in misses[-1]["structure"].to_list()}
-        found.structures |= {i: index[i] for i in known[-1]["structure"].to_list()}
+    for block in blocks(study.space, study.catalog):
+        rows = block.rows()
+        found.n_structural += rows.height
+        height = numeric(study.space, block.branch.name).height
+        for part in _without_illegal(block, rows, height, found).iter_slices(_most(height)):
+            facts = block_facts(study, block, part, cache)
+            columns = block_points(study.space, block, part).collect()
+            judged = _judged(study, columns, facts, walls)
+            found.n_candidates += judged.height
+            found.killed.update(_counted(judged, "killed_by"))
+            near = _nearest(judged, walls).select(*columns.columns, *MISS_COLUMNS)
+            misses.append(_best_misses([near]))
+            alive = _screened(study, judged.filter(pl.col("killed_by").is_null()), found)
+            kept.append(alive.select(*columns.columns, PRICE))
+            known.append(facts.join(alive, on="structure", how="semi").drop(PRICE))
+            found.missed |= _structures(block, part, misses[-1])
+            found.structures |= _structures(block, part, known[-1])
     if not kept:  # nothing is legal: no rows, but the columns that rows would have
         columns = points(study.space, found.refused).collect().clear()
         kept.append(columns.with_columns(pl.lit(None, pl.Float64).alias(PRICE)))
-    found.survivors = pl.concat(kept, how="diagonal_relaxed").sort("point")
+    survivors = pl.concat(kept, how="diagonal_relaxed").sort("point")
+    found.survivors = survivors.select(pl.exclude(PRICE), PRICE)
     known = known or [facts_frame([], [], on="structure")]
     found.facts = pl.concat(known, how="diagonal_relaxed")
     if misses:
-        found.misses = _best_misses(misses)
+        nearest = _best_misses(misses)
+        found.misses = nearest.select(pl.exclude(MISS_COLUMNS), *MISS_COLUMNS)
         found.missed = {i: found.missed[i] for i in found.misses["structure"].to_list()}
     return found
 
@@ -105,35 +111,28 @@ def spread(study: Study) -> tuple[float, float]:
     return low, min(high, LONGEST)
 
 
-def _groups(items: Iterable[Structure], size: int) -> Iterator[list[Structure]]:
-    iterator = iter(items)
-    while group := list(islice(iterator, size)):
-        yield group
+def _most(height: int) -> int:
+    """Structures that are judged at once."""
+    return max(1, GROUP_POINTS // max(height, 1))
 
 
-def _without_illegal(
-    group: Sequence[Structure], heights: dict[str, int], found: Judged
-) -> list[Structure]:
-    """The legal structures of a group; the others are counted by their first rule."""
-    legal = []
-    for structure in group:
-        if not structure.illegal:
-            legal.append(structure)
-            continue
-        rule, n_points = structure.illegal[0].rule, heights[structure.branch]
+def _without_illegal(block: Block, rows: pl.DataFrame, height: int, found: Judged) -> pl.DataFrame:
+    """The legal rows of a block; the others are counted by their first rule."""
+    refused = refused_rows(block, rows)
+    firsts = refused.group_by("rule", maintain_order=True).agg(pl.len(), pl.col("_row").first())
+    for rule, count, row in firsts.iter_rows():
         if rule not in found.illegal:
-            found.refused.append(structure)
-        found.illegal[rule] += n_points
-        found.n_candidates += n_points
-    return legal
+            found.refused += block_structures(block, rows.filter(pl.col("_row") == row))
+        found.illegal[rule] += count * height
+        found.n_candidates += count * height
+    return legal_rows(rows, refused)
 
 
-def _facts_of(study: Study, legal: Sequence[Structure], cache: FactsCache) -> pl.DataFrame:
-    """`structure`, its facts and its price."""
-    keys = [each.index for each in legal]
-    facts = facts_frame(keys, [_facts(each, cache) for each in legal], on="structure")
-    prices = pl.Series(PRICE, [_price(study, each) for each in legal], pl.Float64)
-    return facts.with_columns(prices, pl.col("structure").cast(pl.UInt64))
+def _structures(block: Block, rows: pl.DataFrame, named: pl.DataFrame) -> dict[int, Structure]:
+    """The structures of `rows` whose index `named` has."""
+    wanted = named.select((pl.col("structure") - block.offset).cast(pl.UInt32).alias("_row"))
+    chosen = rows.join(wanted, on="_row", how="semi", maintain_order="left")
+    return {each.index: each for each in block_structures(block, chosen)}
 
 
 def _judged(
@@ -152,26 +151,6 @@ def shared_names(columns: pl.DataFrame, facts: pl.DataFrame) -> list[str]:
     return sorted(set(columns.columns) & set(facts.columns) - {"structure"})
 
 
-def _facts(structure: Structure, cache: FactsCache) -> Facts | None:
-    deployment = structure.deployment
-    return None if deployment is None else facts_of(deployment, cache)
-
-
-def _price(study: Study, structure: Structure) -> float | None:
-    """USD per GPU and hour, the mean over the deployment's GPUs; None where one has no price."""
-    deployment = structure.deployment
-    if deployment is None:
-        return None
-    total = 0.0
-    for pool in deployment.pools:
-        name = str(structure.columns.get(f"{pool.role}_gpu", structure.columns["gpu"]))
-        price: Price | None = study.price_of(name, pool.gpu)
-        if price is None:
-            return None
-        total += price.usd_per_gpu_hour(pool.gpu)[0] * pool.n_gpus
-    return total / deployment.n_gpus
-
-
 def _screened(study: Study, alive: pl.DataFrame, found: Judged) -> pl.DataFrame:
     """Apply the study's own cuts one after the other, each counted by its text."""
     for screen in study.screens:
@@ -187,7 +166,9 @@ def _counted(judged: pl.DataFrame, column: str) -> dict[str, int]:
 
 
 def _nearest(judged: pl.DataFrame, walls: Sequence[Wall]) -> pl.DataFrame:
-    """The killed points with the smallest demand ÷ limit − 1, a few for each wall."""
+    """Of the structures killed, those with the smallest demand ÷ limit − 1, each at its nearest
+    point, a few for each wall.
+    """
     parts = []
     for wall in walls:
         if wall.demand_column not in judged.columns:
@@ -199,7 +180,8 @@ def _nearest(judged: pl.DataFrame, walls: Sequence[Wall]) -> pl.DataFrame:
             unit=pl.lit(wall.unit),
         )
         scored = killed.with_columns(margin=pl.col("demand") / pl.col("limit") - 1.0)
-        parts.append(scored.filter(pl.col("margin").is_finite()).bottom_k(NEAR_MISSES, by="margin"))
+        ranked = scored.filter(pl.col("margin").is_finite()).sort("margin", "point")
+        parts.append(ranked.unique("structure", keep="first", maintain_order=True).head(MISSES))
     empty = judged.clear().with_columns(reason=pl.lit(""), unit=pl.lit(""))
     parts.append(empty.with_columns(pl.lit(0.0).alias(n) for n in ("demand", "limit", "margin")))
     return pl.concat(parts, how="diagonal_relaxed")
@@ -210,4 +192,4 @@ def _best_misses(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     rows = pl.concat(list(parts), how="diagonal_relaxed")
     nearest = rows.sort("margin", "point").unique(["structure", "reason"], keep="first")
     ranked = nearest.sort("margin", "point").group_by("reason", maintain_order=True)
-    return ranked.head(NEAR_MISSES // 4).sort("margin", "point")
+    return ranked.head(MISSES).sort("margin", "point")

@@ -1,14 +1,29 @@
 """What may vary: axes, links and conditions, and the points that they span."""
 
-from dse.space.enumerate import Size, numeric, points, size, stride, structures
+from dse.space.blocks import Block
+from dse.space.enumerate import (
+    Size,
+    block_points,
+    block_structures,
+    blocks,
+    numeric,
+    points,
+    size,
+    stride,
+    structures,
+)
 from dse.space.space import Branch, Space, load_space
 from dse.space.structure import Structure
 
 __all__ = [
+    "Block",
     "Branch",
     "Size",
     "Space",
     "Structure",
+    "block_points",
+    "block_structures",
+    "blocks",
     "load_space",
     "numeric",
     "points",

@@ -21,7 +21,17 @@ from dse.space.structure import Cell, Structure
 from dse.space.where import Where
 from dse.space.words import NUMERIC
 
-__all__ = ["Size", "numeric", "points", "size", "stride", "structures"]
+__all__ = [
+    "Size",
+    "block_points",
+    "block_structures",
+    "blocks",
+    "numeric",
+    "points",
+    "size",
+    "stride",
+    "structures",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +50,13 @@ class Size:
 
 def structures(space: Space, catalog: Catalog) -> Iterator[Structure]:
     """Yield every structure that the structural conditions allow, in order of its index."""
-    for block in Blocks(space, catalog):
-        yield from _structures(block)
+    for block in blocks(space, catalog):
+        yield from block_structures(block, block.rows())
+
+
+def blocks(space: Space, catalog: Catalog) -> Iterator[Block]:
+    """Yield the space in blocks: the structures that share one assignment of its dimensions."""
+    yield from Blocks(space, catalog)
 
 
 def numeric(space: Space, branch: str) -> pl.DataFrame:
@@ -79,11 +94,10 @@ def points(space: Space, chosen: Iterable[Structure]) -> pl.LazyFrame:
     enumerated. `structure` is the index; `concurrency` is batch × replicas where a batch is given.
     Rows come in no order; sort by `point` where it matters.
     """
-    width = stride(space)
     groups: dict[str, list[Structure]] = {}
     for structure in chosen:
         groups.setdefault(structure.branch, []).append(structure)
-    frames = [_joined(space, space.branch(name), group, width) for name, group in groups.items()]
+    frames = [_joined(space, space.branch(name), group) for name, group in groups.items()]
     if not frames:
         schema = {"point": pl.UInt64, "structure": pl.UInt64, "branch": pl.String}
         return pl.LazyFrame(schema=schema)
@@ -134,14 +148,20 @@ def _mixed(branch: Branch, structural: set[str], inner: pl.DataFrame) -> list[Wh
     ]
 
 
-def _structures(block: Block) -> Iterator[Structure]:
-    roles = block.parts.roles
+def _shown(block: Block) -> list[str]:
+    """The columns of a lattice that a point shows."""
+    names = block.lattice.frame.columns
+    hidden = {f"_{role}" for role in block.parts.roles}
+    return [each for each in names if each not in hidden and each[-8:] != "_replica"]
+
+
+def block_structures(block: Block, rows: pl.DataFrame) -> Iterator[Structure]:
+    """Yield the structures of some of a block's rows."""
+    roles, shown = block.parts.roles, _shown(block)
     reasons, constants, name = block.lattice.reasons, block.constants, block.branch.name
     hidden = ["_row", *(f"_{role}" for role in roles)]
-    frame = block.rows()
-    shown = [each for each in frame.columns if each not in hidden and each[-8:] != "_replica"]
     replicas = shown.index(f"{prefix(roles[0])}n_replicas")
-    for row in frame.select(*shown, *hidden).iter_rows():
+    for row in rows.select(*shown, *hidden).iter_rows():
         cells, (number, *broken) = row[: len(shown)], row[len(shown) :]
         columns = {**constants, **dict(zip(shown, cells, strict=True))}
         illegal = sum((reasons[each] for each in broken), ()) if any(broken) else ()
@@ -174,7 +194,25 @@ def _replica_gpus(columns: Mapping[str, Cell], before: str) -> int:
     return math.prod(int(columns[f"{before}{name}"]) for name in ("tp", "dp", "pp"))
 
 
-def _joined(space: Space, branch: Branch, chosen: list[Structure], width: int) -> pl.LazyFrame:
+def block_points(space: Space, block: Block, rows: pl.DataFrame) -> pl.LazyFrame:
+    """Return the points of some legal rows of a block; see `points`."""
+    cells = [pl.lit(cell, _type(cell)).alias(name) for name, cell in block.constants.items()]
+    index = (pl.col("_row").cast(pl.UInt64) + block.offset).alias("structure")
+    frame = rows.select(*cells, pl.col(*_shown(block)).cast(pl.Int64), index)
+    facts = {
+        name: pl.lit(cell, _type(cell))
+        for name in _needed(block.branch, frame.columns)
+        if (cell := block.parts.fact(name)) is not None
+    }
+    return _with_numeric(space, block.branch, frame.with_columns(**facts), [*facts])
+
+
+def _type(cell: Cell) -> pl.DataType:
+    kinds: dict[type, pl.DataType] = {str: pl.String(), int: pl.Int64(), float: pl.Float64()}
+    return kinds[type(cell)]
+
+
+def _joined(space: Space, branch: Branch, chosen: list[Structure]) -> pl.LazyFrame:
     """Return structures × numeric rows of one branch, the remaining conditions applied."""
     replicas = [f"{prefix(role)}n_replicas" for role in chosen[0].parts.roles] + ["n_replicas"]
     cells = dict.fromkeys([*(name for each in chosen for name in each.columns), *replicas])
@@ -183,19 +221,32 @@ def _joined(space: Space, branch: Branch, chosen: list[Structure], width: int) -
     frame = pl.DataFrame(data, schema_overrides=integers).with_columns(
         pl.Series("structure", [each.index for each in chosen], dtype=pl.UInt64)
     )
+    needed = _needed(branch, frame.columns)
+    facts = [pl.Series(name, [each.fact(name) for each in chosen]) for name in needed]
+    return _with_numeric(space, branch, frame.with_columns(facts), needed)
+
+
+def _needed(branch: Branch, known: list[str]) -> list[str]:
+    """The facts that conditions on structure and numbers at once read beside the cells."""
+    inner = _numeric(branch.contexts, tuple(branch.numeric.items()), branch.where)
+    mixed = _mixed(branch, set(known), inner)
+    return sorted({name for where in mixed for name in where.columns if "." in name} - set(known))
+
+
+def _with_numeric(
+    space: Space, branch: Branch, frame: pl.DataFrame, facts: list[str]
+) -> pl.LazyFrame:
+    """Return the rows of `frame` × the numeric rows of a branch, without its `facts`."""
     inner = numeric(space, branch.name)
-    mixed = _mixed(branch, set(cells), inner)
-    known = set(cells) | {"structure"}
-    needed = {name for where in mixed for name in where.columns if "." in name} - known
-    facts = [pl.Series(name, [each.fact(name) for each in chosen]) for name in sorted(needed)]
+    mixed = _mixed(branch, set(frame.columns), inner)
+    cells = [name for name in frame.columns if name not in {"structure", *facts}]
     numbered = inner.with_row_index("_numeric").with_columns(pl.col("_numeric").cast(pl.UInt64))
-    joined = frame.with_columns(facts).lazy().join(numbered.lazy(), how="cross")
-    point = (pl.col("structure") * pl.lit(width, dtype=pl.UInt64) + pl.col("_numeric")).alias(
-        "point"
-    )
+    joined = frame.lazy().join(numbered.lazy(), how="cross")
+    width = pl.lit(stride(space), dtype=pl.UInt64)
+    point = (pl.col("structure") * width + pl.col("_numeric")).alias("point")
     full = _with_concurrency(joined).filter(*(each.expr() for each in mixed))
     return full.select(
-        point, "structure", *cells, pl.exclude("point", "structure", "_numeric", *cells, *needed)
+        point, "structure", *cells, pl.exclude("point", "structure", "_numeric", *cells, *facts)
     )
 
 

@@ -62,7 +62,8 @@ def facts_of(deployment: Deployment, cache: FactsCache | None = None) -> Facts:
     """Every fact that a wall reads, by column name; units are in the names."""
     known = cache or FactsCache()
     prefill, decode = deployment.pool("prefill"), deployment.pool("decode")
-    memories = {pool.role: _memory(known, deployment, pool) for pool in deployment.pools}
+    rooms = [room_of(deployment, pool, known) for pool in deployment.pools]
+    needed, limit = min(rooms, key=lambda need: need[1] - need[0])
     found: Facts = {
         "n_gpus": float(deployment.n_gpus),
         "n_replicas": float(decode.n_replicas),
@@ -71,20 +72,48 @@ def facts_of(deployment: Deployment, cache: FactsCache | None = None) -> Facts:
         "max_context_tokens": float(deployment.model.max_context_tokens),
         "replica_gpus": float(max(pool.layout.n_gpus for pool in deployment.pools)),
         "fabric_gpus": float(min(pool.fabric.scale_out.n_gpus for pool in deployment.pools)),
+        "hbm_needed_bytes": needed,
+        "hbm_limit_bytes": limit,
     }
-    found |= _room(deployment, memories)
-    found |= _decode_pool(decode, memories[decode.role])
-    found |= _prefill_pool(prefill, memories[prefill.role])
-    for pool, rates, prefix in ((decode, _decode, ""), (prefill, _prefill, "prefill_")):
-        shape = _shape(known, deployment, pool)
-        worked = known.of("coefficients", shape, lambda: coefficients(deployment, pool))  # noqa: B023
-        found |= known.of(f"{prefix}rates", shape, lambda: rates(worked)).on(pool.gpu)  # noqa: B023
-        found |= known.of(
-            f"{prefix}network",
-            (*shape, pool.fabric),
-            lambda: _network(worked, pool, prefix),  # noqa: B023
-        )
-    return found
+    found |= decode_facts(deployment, decode, known)
+    return found | prefill_facts(deployment, prefill, known)
+
+
+def decode_facts(deployment: Deployment, pool: Pool, known: FactsCache) -> Facts:
+    """The facts that stem from the pool that decodes, whatever its number of replicas."""
+    return _decode_pool(pool, _memory(known, deployment, pool)) | _rates_of(
+        known, deployment, pool, _decode, ""
+    )
+
+
+def prefill_facts(deployment: Deployment, pool: Pool, known: FactsCache) -> Facts:
+    """The facts that stem from the pool that prefills, whatever its number of replicas."""
+    return _prefill_pool(pool, _memory(known, deployment, pool)) | _rates_of(
+        known, deployment, pool, _prefill, "prefill_"
+    )
+
+
+def room_of(deployment: Deployment, pool: Pool, known: FactsCache) -> tuple[float, float]:
+    """Bytes that must fit beside the KV pool of a rank, and those there are."""
+    memory = _memory(known, deployment, pool)
+    fraction = pool.engine.hbm_fraction if pool.engine.memory.pool_rule == "of_total" else 1.0
+    used = memory.weight_bytes + sum(memory.overheads.values())
+    stated = deployment.kv_pool_bytes is not None
+    return 0.0 if stated else used, fraction * pool.gpu.hbm_bytes
+
+
+def _rates_of(
+    known: FactsCache,
+    deployment: Deployment,
+    pool: Pool,
+    rates: Callable[[Coefficients], "_Rates"],
+    prefix: str,
+) -> Facts:
+    shape = _shape(known, deployment, pool)
+    worked = known.of("coefficients", shape, lambda: coefficients(deployment, pool))
+    timed = known.of(f"{prefix}rates", shape, lambda: rates(worked)).on(pool.gpu)
+    parts = (*shape, pool.fabric)
+    return timed | known.of(f"{prefix}network", parts, lambda: _network(worked, pool, prefix))
 
 
 def _shape(known: FactsCache, deployment: Deployment, pool: Pool) -> tuple[Any, ...]:
@@ -123,19 +152,6 @@ def longest_request_tokens(memory: RankMemory) -> int:
         fits = memory.request_bytes(middle * block) <= memory.kv_pool_bytes
         low, high = (middle, high) if fits else (low, middle)
     return low * block
-
-
-def _room(deployment: Deployment, memories: dict[Any, RankMemory]) -> Facts:
-    """Bytes that must fit beside the KV pool, of the rank with the least room."""
-    needs = []
-    for pool in deployment.pools:
-        memory = memories[pool.role]
-        fraction = pool.engine.hbm_fraction if pool.engine.memory.pool_rule == "of_total" else 1.0
-        used = memory.weight_bytes + sum(memory.overheads.values())
-        stated = deployment.kv_pool_bytes is not None
-        needs.append((0.0 if stated else used, fraction * pool.gpu.hbm_bytes))
-    needed, limit = min(needs, key=lambda need: need[1] - need[0])
-    return {"hbm_needed_bytes": needed, "hbm_limit_bytes": limit}
 
 
 def _decode_pool(pool: Pool, memory: RankMemory) -> Facts:
