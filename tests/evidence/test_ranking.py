@@ -33,3 +33,14 @@ def test_other_loads_other_gpus_and_ties_are_no_pairs() -> None:
         ("a", "tp4 dp1 ep4", 1.01, 1.0),
     )
     assert ranking(rows, ("load",)).n_pairs == 0
+
+
+def test_layouts_whose_repeats_overlap_are_ties() -> None:
+    rows = frame(
+        ("a", "tp4 dp1 ep1", 1.0, 2.0),
+        ("a", "tp4 dp1 ep1", 1.2, 2.0),
+        ("a", "tp4 dp1 ep4", 1.19, 1.0),
+        ("a", "tp1 dp4 ep4", 1.5, 3.0),
+    )
+    found = ranking(rows, ("load",))
+    assert (found.n_pairs, found.tau) == (2, 1.0)
