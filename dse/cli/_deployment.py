@@ -39,6 +39,15 @@ POOL_WORDS = (
     "hbm_fraction",
     "overhead",
 )
+WORKLOAD_WORDS = {
+    "isl": "isl",
+    "osl": "osl",
+    "concurrency": "concurrency",
+    "req_per_s": "rate",
+    "n_requests": "requests",
+    "shared_prefix": "prefix_cached",
+}
+"""What `--set workload.NAME` names, and the flag that says the same."""
 SWITCHES = {"on": "true", "off": "false"}
 
 
@@ -89,6 +98,23 @@ def require_legal(deployment: Deployment, gpus: int | None = None) -> None:
             "; ".join(illegal.reason for illegal in broken),
             f"legal: {' or '.join(nearest)}" if nearest else "",
         )
+
+
+def split(flags: DeploymentFlags, workload: WorkloadFlags) -> tuple[DeploymentFlags, WorkloadFlags]:
+    """The flags with each `--set workload.NAME` laid on the workload's own flag of that name."""
+    root = "workload."
+    own = [text.removeprefix(root) for text in flags.set_ if text.startswith(root)]
+    rest = tuple(text for text in flags.set_ if not text.startswith(root))
+    changes: dict[str, Any] = {}
+    for name, text in _once(own, "--set workload").items():
+        flag = WORKLOAD_WORDS.get(name)
+        if flag is None:
+            hint = did_you_mean(name, WORKLOAD_WORDS)
+            raise UserError(
+                f"--set {root}{name}: no such setting{hint}", f"one of {', '.join(WORKLOAD_WORDS)}"
+            )
+        changes[flag] = _count(text) if flag in ("concurrency", "requests") else text
+    return replace(flags, set_=rest), replace(workload, **changes)
 
 
 def workload_of(flags: WorkloadFlags) -> Workload:
@@ -281,6 +307,11 @@ def _engine_path(name: str) -> str:
 def _check_roots(settings: Mapping[str, str]) -> None:
     for path in settings:
         if path.partition(".")[0] not in ROOTS:
+            if path.startswith("workload."):
+                raise UserError(
+                    f"--set {path}: this command serves no workload",
+                    "give it to `dse simulate`, `dse advise` or `dse explain`",
+                )
             hint = did_you_mean(path, ROOTS)
             raise SpaceError(f"--set {path}: starts with none of {', '.join(ROOTS)}{hint}")
 

@@ -34,8 +34,9 @@ def advise(
     bounds the latency, and gives KV memory back.
     """
     from dse.catalog import Catalog
-    from dse.cli._deployment import deployment_of, require_legal
+    from dse.cli._deployment import deployment_of, require_legal, split
 
+    flags, workload = split(flags, workload)
     _refuse_loads(workload)
     deployment = deployment_of(flags, Catalog.load())
     require_legal(deployment, flags.gpus)

@@ -5,7 +5,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from dse.cli._output import Json, console, emit_json
+from dse.cli._output import Json, console, counted, emit_json
+
+MOST_RULES = 3
 
 Settings = Annotated[
     tuple[str, ...],
@@ -46,9 +48,12 @@ def _print(file: Path, found: dict[str, Any]) -> None:
         return
     out = console()
     n_points, n_structural = found["n_points"], found["n_structural"]
-    out.print(f"{file}: {found['kind']}, {n_points:,} points, {n_structural:,} structures")
+    sizes = f"{counted(n_points, 'point')}, {counted(n_structural, 'structure')}"
+    out.print(f"{file}: {found['kind']}, {sizes}", soft_wrap=True)
     _print_axes(found)
-    if predicted := found.get("predicted"):
+    if refused := found.get("refused"):
+        _print_refused(refused)
+    elif predicted := found.get("predicted"):
         low, high = predicted["n_simulations"]
         cheap, dear = predicted["cpu_s"]
         out.print(
@@ -59,6 +64,16 @@ def _print(file: Path, found: dict[str, Any]) -> None:
         out.print(f"cannot be simulated: {name}")
     for note in found.get("notes", ()):
         out.print(f"note: {note}")
+
+
+def _print_refused(refused: list[dict[str, Any]]) -> None:
+    """Why no engine could start any point; an example of each rule has its numbers."""
+    out = console()
+    out.print("Nothing is legal: no engine could start any of these points.")
+    for each in refused[:MOST_RULES]:
+        rule = each["rule"].replace("_", " ")
+        out.print(f"  {rule}, {counted(each['n_structures'], 'structure')}: {each['reason']}")
+    out.print("`dse walls --model … --gpu … --layout …` says it of one deployment.")
 
 
 def _print_axes(found: dict[str, Any]) -> None:

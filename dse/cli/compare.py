@@ -32,7 +32,7 @@ def compare(
     from dse.report.compare import compare as compared
     from dse.report.compared import text
 
-    before = 1 if a == b else 0
+    before = 1 if _same(a, b) else 0
     found = compared(_side(a, store, before), _side(b, store, 0))
     files = []
     if out is not None:
@@ -60,6 +60,11 @@ def compare(
     for file in files[:1]:
         shown.print(f"Page: {file}")
     return 0
+
+
+def _same(a: str, b: str) -> bool:
+    """Whether both name one thing; a study may be named by any path to it."""
+    return a == b or (a.endswith((".yaml", ".yml")) and Path(a).resolve() == Path(b).resolve())
 
 
 def _side(what: str, store: Path | None, back: int) -> "Side":

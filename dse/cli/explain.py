@@ -45,9 +45,10 @@ def explain(
 
 def _asked(flags: DeploymentFlags, workload: WorkloadFlags, slo: SLOFlags) -> dict[str, Any]:
     from dse.catalog import Catalog
-    from dse.cli._deployment import deployment_of, slo_of, workload_of
+    from dse.cli._deployment import deployment_of, slo_of, split, workload_of
     from dse.walls.explain import Asked, explain
 
+    flags, workload = split(flags, workload)
     deployment = deployment_of(flags, Catalog.load())
     asked = workload_of(workload)
     assert asked.isl is not None

@@ -1,5 +1,7 @@
 """`dse query`: SQL on a store, read-only."""
 
+import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     Writer = Callable[[pl.DataFrame, Path], None]
 
 STORE = Path("dse.duckdb")
+VIEWS = ("front", "best_per_gpu", "why_not", "near_misses", "answered")
+"""Views of the last run of each study."""
 MOST_ROWS = 100
 MOST_COLUMNS = 12
 
@@ -58,7 +62,20 @@ def query(
         emit_json({"columns": found.columns, "n_rows": found.height, "rows": found.to_dicts()})
     elif csv is None and parquet is None:
         _show(found, rows)
+        _tell_settings(store, sql)
     return 0
+
+
+def _tell_settings(store: Path, sql: str) -> None:
+    """Say on stderr which runs a view shows that asked their study with other settings."""
+    from dse.store import Store
+
+    if not re.search(rf"\b({'|'.join(VIEWS)})\b", sql, re.IGNORECASE):
+        return
+    last = Store.open(store).query("SELECT study, arguments FROM last_run ORDER BY study")
+    for study, arguments in last.iter_rows():
+        if re.search(r" --(set|scenario)\b", arguments or ""):
+            sys.stderr.write(f"dse: note: the last run of {study} was {arguments}\n")
 
 
 def _write(

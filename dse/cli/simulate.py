@@ -33,10 +33,11 @@ def simulate(
     Prints latencies, throughput, goodput under the SLO, where step time goes, and what the KV cache
     did. The same flags and seed give the same numbers on any machine.
     """
-    from dse.cli._deployment import deployment_of, require_legal, slo_of
+    from dse.cli._deployment import deployment_of, require_legal, slo_of, split
     from dse.sim import simulate as run
     from dse.sim.log import Log
 
+    flags, load = split(flags, load)
     deployment = deployment_of(flags)
     require_legal(deployment, flags.gpus)
     workload, promised = _workload(load), slo_of(slo)

@@ -9,10 +9,8 @@ import polars as pl
 
 from dse.pipeline.judged import Judged, spread
 from dse.run.identity import point_id
-from dse.serving.layout import Layout
-from dse.serving.legality import check
 from dse.serving.slo import SLO
-from dse.space import Structure
+from dse.space.refused import refusal
 from dse.study import Study
 from dse.walls.explain import Asked, smallest_changes
 from dse.walls.judge import LEGALITY
@@ -20,7 +18,6 @@ from dse.walls.judge import LEGALITY
 __all__ = ["asked_of", "near_misses"]
 
 MOST = 12
-DEGREES = ("tp", "dp", "ep", "pp", "cp")
 _COLUMNS = {
     "reason": pl.String,
     "demand": pl.Float64,
@@ -88,24 +85,11 @@ def _refused(judged: Judged) -> pl.DataFrame:
             "branch": each.branch,
             "reason": LEGALITY,
             "rule": each.illegal[0].rule,
-            "remedy": _legal(each),
+            "remedy": refusal(each),
         }
         for each in judged.refused
     ]
     return pl.from_dicts(rows, infer_schema_length=None)
-
-
-def _legal(structure: Structure) -> str:
-    """The first rule that a structure breaks, with the nearest legal values."""
-    first, parts = structure.illegal[0], structure.parts
-    for role, (gpu, fabric, engine) in parts.hardware.items():
-        before = "" if role == "both" else f"{role}_"
-        degrees = {name: int(structure.columns[f"{before}{name}"]) for name in DEGREES}
-        layout = Layout(**degrees)
-        for each in check(parts.model, parts.precision, layout, engine, gpu, fabric=fabric):
-            if each.reason == first.reason:
-                return str(each)
-    return str(first)
 
 
 def _remedy(study: Study, judged: Judged, row: dict[str, Any]) -> str:

@@ -145,7 +145,7 @@ def _fleets(feasible: pl.DataFrame, about: Subject, asked: Compared) -> Panel:
     return Panel(
         name="load",
         title="If the load changes",
-        x_title="load of all (req/s)",
+        x_title="load (req/s)",
         y=quantity(_COST),
         rows=rows,
         bound=about.target_req_per_s,

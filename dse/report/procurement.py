@@ -14,7 +14,16 @@ from dse.report.subject import Subject
 from dse.report.tables import Table, table
 from dse.study import Price, Quoted
 
-__all__ = ["Side", "equal_interactivity", "equal_slo", "procurement", "staircase", "with_costs"]
+__all__ = [
+    "Side",
+    "equal_interactivity",
+    "equal_slo",
+    "goodput_or_output",
+    "prices_of",
+    "procurement",
+    "staircase",
+    "with_costs",
+]
 
 SECONDS_PER_HOUR = 3600.0
 INTERACTIVITIES = (20.0, 50.0, 100.0)
@@ -127,6 +136,7 @@ def _side(outcome: Outcome) -> Side:
 
 
 def goodput_or_output(rows: pl.DataFrame) -> str:
+    """The column by which a GPU is at its best: goodput per GPU, or output where there is none."""
     goodput = "goodput_req_per_s_per_gpu"
     return goodput if goodput in rows.columns else "output_tok_per_s_per_gpu"
 
@@ -138,11 +148,18 @@ def _best(rows: pl.DataFrame, by: str, side: Side) -> pl.DataFrame:
 
 
 def _with_break_even(rows: pl.DataFrame) -> pl.DataFrame:
-    """The price at which each costs what the cheapest other costs per output token."""
-    costs = rows["usd_per_mtok_output"].to_list()
+    """The price at which each costs what the cheapest other costs per output token; a GPU in
+    another format is no other where there are several GPUs, as it has the same price.
+    """
+    costs = list(rows.select("gpu", "usd_per_mtok_output").iter_rows())
+    several = rows["gpu"].n_unique() > 1
     found = []
     for index, row in enumerate(rows.iter_rows(named=True)):
-        others = [c for i, c in enumerate(costs) if i != index and c is not None]
+        others = [
+            cost
+            for i, (gpu, cost) in enumerate(costs)
+            if i != index and cost is not None and not (several and gpu == row["gpu"])
+        ]
         rate = row["output_tok_per_s_per_gpu"] * SECONDS_PER_HOUR / 1e6
         found.append(min(others) * rate if others else None)
     return rows.with_columns(break_even_usd_per_gpu_hour=pl.Series(found, dtype=pl.Float64))
@@ -242,8 +259,12 @@ def _same_table(same: pl.DataFrame, about: Subject, side: Side) -> Table:
     if about.target_req_per_s is None:
         return table(same, columns)
     head = f"GPUs for {about.target_req_per_s:g} req/s"
-    fleet = pl.format("{} in {}", "gpus_needed", "housed")
-    return table(same.with_columns(fleet=fleet), [*columns, "fleet"], {"fleet": head})
+    fleet = [
+        None if n is None else f"{n:,} in {where}"
+        for n, where in same.select("gpus_needed", "housed").iter_rows()
+    ]
+    shown = same.with_columns(fleet=pl.Series(fleet, dtype=pl.String))
+    return table(shown, [*columns, "fleet"], {"fleet": head})
 
 
 def _interactivity_table(inter: pl.DataFrame, side: Side) -> Table:

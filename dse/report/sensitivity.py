@@ -133,7 +133,8 @@ def _at_price(rows: Rows, asked: Compared) -> str:
     ranked = sorted(first.items(), key=lambda item: item[1]["y"])
     if asked.column == "family" or not ranked:
         return ""
-    (best, at), *others = ranked
+    best, at = ranked[0]
+    others = [each for each in ranked if each[1][asked.column] != at[asked.column]]
     if not others:
         return best
     until = at["x"] * others[0][1]["y"] / at["y"]

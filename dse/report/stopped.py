@@ -16,6 +16,15 @@ __all__ = ["nearest", "reason_text", "stopped"]
 
 Row = Mapping[str, Any]
 MOST = 3
+_UNITS = {"slo_tpot_s": "s", "slo_ttft_s": "s", "kv_pool": "B", "gpu.hbm": "B"}
+_UNITS |= {"gpu.hbm_bandwidth": "B/s"}
+_WORDS = {
+    "slo_tpot_s": "a TPOT bound of",
+    "slo_ttft_s": "a TTFT bound of",
+    "kv_pool": "a KV pool of",
+    "gpu.hbm": "HBM of",
+    "gpu.hbm_bandwidth": "HBM at",
+}
 ATTAINMENT, LEGALITY = "slo_attainment", "legality"
 """Reasons of a near miss that are no wall: simulated but late, and refused by every engine."""
 
@@ -70,9 +79,23 @@ def _miss(row: Row, about: Subject) -> str:
         return f"{text}: {row.get('remedy') or 'no engine could start it'}."
     need, limit = (amount(row[name], row["unit"]) for name in ("demand", "limit"))
     by = f"; needs {need}, has {limit}, {number(100 * row['margin'])}% over" if need else ""
-    remedy = row.get("remedy")
-    would = f" It would do with {remedy}." if remedy and "=" in remedy else f" {remedy or ''}."
-    return f"{text}: {reason_text(row['reason'])}{by}.{would if remedy else ''}"
+    return f"{text}: {reason_text(row['reason'])}{by}.{_would(row.get('remedy') or '')}"
+
+
+def _would(remedy: str) -> str:
+    """What would make a point feasible, amounts with their units."""
+    if "=" not in remedy:
+        return f" {remedy[:1].upper()}{remedy[1:]}." if remedy else ""
+    return f" It would do with {' or '.join(map(_change, remedy.split(' or ')))}."
+
+
+def _change(text: str) -> str:
+    name, _, value = text.partition("=")
+    unit = _UNITS.get(name)
+    try:
+        return f"{_WORDS.get(name, name)} {amount(float(value), unit)}" if unit else text
+    except ValueError:
+        return text
 
 
 def _rules(outcome: Outcome) -> str:

@@ -116,9 +116,7 @@ class Certificate:
             return f"{simulated}; nothing is proved about the others"
         failed = f"; {self.n_failed:,} failed and are not judged" if self.n_failed else ""
         if self.tolerance > 0:
-            front = (
-                f"no other survivor beats the front by more than {self.tolerance:.3g} (relative)"
-            )
+            front = f"no other survivor beats the front by more than {100 * self.tolerance:.3g}%"
         else:
             front = "the front is exact"
         return f"{front}: {simulated}, {sum(self.n_dropped.values()):,} dropped by bound{failed}"

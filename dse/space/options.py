@@ -32,6 +32,10 @@ def dtype_of(name: str) -> str:
     return folded
 
 
+MOST_DRAFTS = 64
+"""Drafted tokens a step: Σ 0.95^i over i > 64 is 0.7, and engines are started with a handful."""
+
+
 def speculative_of(text: str) -> SpeculativeDecoding | None:
     """Return what `mtp:3:0.8` means: method, drafted tokens a step, acceptance; None for `none`."""
     if text == NONE:
@@ -46,6 +50,12 @@ def speculative_of(text: str) -> SpeculativeDecoding | None:
         raise SpaceError(
             f"{text!r} is no speculative decoding",
             "write method:tokens:acceptance as in mtp:3:0.8 (or draft:…), or none",
+        )
+    if drafted > MOST_DRAFTS:
+        raise SpaceError(
+            f"{text!r} drafts {drafted:,} tokens a step",
+            f"draft at most {MOST_DRAFTS}: even at an acceptance of 0.95 all further ones together "
+            "add less than one token to a step",
         )
     named = cast("Literal['mtp', 'draft']", method)
     return SpeculativeDecoding(method=named, n_draft=drafted, acceptance=accepted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,17 @@ from dse.base.errors import DseError, SourceError
 from dse.base.parse import load_tree, resolve_includes
 from dse.catalog import Catalog
 from dse.pareto import OBJECTIVES
-from dse.space import Size, Space, load_space, size
+from dse.space import Size, Space, load_space, size, structures
 from dse.space.blocks import Blocks
+from dse.space.refused import refusal
 from dse.study.predict import predict
-from dse.study.read import load_study
+from dse.study.read import STUDY_KEYS, load_study
 from dse.study.study import Study
 
 __all__ = ["check", "is_study", "notes_of", "unsupported"]
 
-_STUDY_KEYS = frozenset({"question", "space", "objectives", "load", "slo", "workload", "search"})
+MOST_REFUSED = 2000
+"""Structures of which the reasons are looked up where nothing is legal."""
 
 
 def check(
@@ -33,7 +36,8 @@ def check(
 
     `ok` says whether there are none; then `kind` (`study` or `space`), `axes`, `n_points` and
     `n_structural` describe its size, by branch too, and a study's `predicted` simulations and CPU
-    seconds, `unsupported` (what cannot be simulated, by name) and `notes` follow.
+    seconds, `refused` (the broken rules where nothing is legal), `unsupported` (what cannot be
+    simulated, by name) and `notes` follow.
     """
     try:
         if not is_study(path):
@@ -48,7 +52,7 @@ def check(
 def is_study(path: str | Path) -> bool:
     """Say whether a file is a study; a space has none of a study's keys."""
     tree = resolve_includes(load_tree(path))
-    return isinstance(tree.data, dict) and bool(_STUDY_KEYS & tree.data.keys())
+    return isinstance(tree.data, dict) and bool(STUDY_KEYS & tree.data.keys())
 
 
 def notes_of(study: Study) -> list[str]:
@@ -63,7 +67,22 @@ def notes_of(study: Study) -> list[str]:
         notes.append("a TTFT objective lets the search by bound drop few points")
     if study.search.method == "optuna":
         notes.append("a sampler proves nothing about the points that it does not simulate")
+    used = _gpus(study)
+    absent = [name for name in study.price if name not in used]
+    if absent:
+        notes.append(f"a price is given for {', '.join(absent)}, which the space does not have")
     return notes
+
+
+def _gpus(study: Study) -> set[str]:
+    """The GPUs of the space by the names that prices go by."""
+    columns = ("gpu", "prefill_gpu", "decode_gpu")
+    return {
+        str(cells[name])
+        for cells, _ in Blocks(study.space, study.catalog).parts()
+        for name in columns
+        if name in cells
+    }
 
 
 def unsupported(study: Study) -> list[str]:
@@ -85,15 +104,33 @@ def _of_study(study: Study) -> dict[str, Any]:
     except DseError:
         predicted = None
     empty = [] if found["n_points"] else ["no point satisfies the conditions"]
+    refused = []
+    if predicted is not None and 0 < found["n_points"] == predicted["n_illegal"]:
+        refused = _refused(study)
     return {
         **found,
         "name": study.name,
         "question": study.question,
         "load": study.load,
         "predicted": predicted,
+        "refused": refused,
         "unsupported": unsupported(study),
         "notes": [*empty, *notes_of(study)],
     }
+
+
+def _refused(study: Study) -> list[dict[str, Any]]:
+    """Why nothing is legal: each broken rule, how many structures break it first, and the reason
+    of one of them with its numbers.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for structure in islice(structures(study.space, study.catalog), MOST_REFUSED):
+        first = structure.illegal[0]
+        if first.rule not in found:
+            reason = refusal(structure)
+            found[first.rule] = {"rule": first.rule, "n_structures": 0, "reason": reason}
+        found[first.rule]["n_structures"] += 1
+    return sorted(found.values(), key=lambda each: -each["n_structures"])
 
 
 def _sized(kind: str, space: Space, found: Size) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,10 @@ from dse.study.study import CLOSED_LOOP, CONCURRENCY, MAX_GOODPUT, RATE, TRACE, 
 from dse.study.trace import read_trace
 from dse.study.words import column_words, known_columns, result_words
 
-__all__ = ["load_study"]
+__all__ = ["STUDY_KEYS", "load_study"]
+
+STUDY_KEYS = frozenset({"question", "space", "objectives", "load", "slo", "workload", "search"})
+"""Keys of which a study has some, and a space none."""
 
 
 def load_study(
@@ -45,6 +49,12 @@ def load_study(
     tree = resolve_includes(load_tree(file))
     if not isinstance(tree.data, dict):
         raise SourceError([tree.fault((), "a study is a mapping of keys; see `dse schema study`")])
+    if tree.data and not STUDY_KEYS & tree.data.keys():
+        raise StudyError(
+            f"{file} is a space: it says what may vary, and asks nothing",
+            f"name it in a study (space: {file.name}), as `dse init` writes one; `dse check` reads "
+            "a space as it is",
+        )
     settings = dict(set_) if isinstance(set_, Mapping) else _settings(set_)
     merged, space_tree, faults = _merged(tree, file, scenario, settings)
     reader = _Reader(file, merged, space_tree, catalog, faults)
@@ -108,7 +118,7 @@ def _space_tree(tree: Marked, file: Path, named: Any, faults: list[Fault]) -> Ma
         return tree.under(("space",))
     if not isinstance(named, str):
         return None  # a fault of the study's shape, found when it is built
-    path = file.parent / named
+    path = Path(os.path.normpath(file.parent / named))
     if not path.is_file():
         faults.append(tree.fault(("space",), f"no file {path}"))
         return None

@@ -25,6 +25,8 @@ from dse.walls.judge import (
 )
 
 SHOWN = 6
+MOST_SHARE = 0.98
+"""Share of HBM that engines are started with at most; the driver and the kernels need the rest."""
 GROWTH = (1.25, 1.5, 2.0, 3.0, 4.0, 8.0)
 ACTIVATED = {DType.FP8: DType.FP8, DType.FP8_BLOCK: DType.FP8, DType.NVFP4: DType.NVFP4}
 
@@ -46,7 +48,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Change:
-    """One thing changed; `rank` orders changes by what they cost: load and formats, then GPUs."""
+    """One thing changed; `rank` orders changes by what they cost: load, flags and formats, then
+    GPUs.
+    """
 
     text: str
     rank: tuple[float, float]
@@ -86,6 +90,7 @@ def smallest_changes(deployment: Deployment, asked: Asked) -> list[str]:
     judged = judged_points([(deployment, asked)], FactsCache())[0]
     changes = [*_exact(deployment, asked, judged), *_gentler(deployment, asked)]
     changes += [
+        *_shares(deployment, asked),
         *_formats(deployment, asked),
         *_layouts(deployment, asked),
         *_hardware(deployment, asked),
@@ -228,6 +233,32 @@ def _gentler(deployment: Deployment, asked: Asked) -> Iterator[_Change]:
                 yield _of(text, 2, factor, deployment, replace(asked, slo=slo))
 
 
+def _shares(deployment: Deployment, asked: Asked) -> Iterator[_Change]:
+    """More of the same memory for KV: a larger stated pool, or a larger share of HBM."""
+    context = asked.isl_low_tokens + asked.osl_low_tokens
+    parts = [(pool, rank_memory(deployment, pool)) for pool in deployment.pools]
+    need = max(memory.request_bytes(context) for _, memory in parts)
+    stated = deployment.kv_pool_bytes
+    if stated is not None:
+        room = min(p.gpu.hbm_bytes - sum(m.weights.values()) for p, m in parts)
+        if stated < need <= room:
+            changed = replace(deployment, kv_pool_bytes=_up(need))
+            yield _of(f"kv_pool={_up(need):.4g}", 2.5, need / stated, changed, asked)
+        return
+    lacks = [
+        max(0.0, m.request_bytes(context) - m.kv_pool_bytes) / p.gpu.hbm_bytes for p, m in parts
+    ]
+    share = max(p.engine.hbm_fraction + lack for (p, _), lack in zip(parts, lacks, strict=True))
+    share = math.ceil(share * 1000) / 1000
+    if any(lacks) and share <= MOST_SHARE:
+        pools = tuple(
+            replace(p, engine=replace(p.engine, hbm_fraction=max(share, p.engine.hbm_fraction)))
+            for p in deployment.pools
+        )
+        text = f"hbm_fraction={share:g}"
+        yield _of(text, 2.5, share, replace(deployment, pools=pools), asked)
+
+
 def _formats(deployment: Deployment, asked: Asked) -> Iterator[_Change]:
     """Smaller KV or weights, where the GPU computes on them."""
     gpu, now = deployment.pool("decode").gpu, deployment.precision
@@ -299,5 +330,5 @@ def _illegal(deployment: Deployment) -> bool:
     )
 
 
-def _of(text: str, kind: int, cost: float, deployment: Deployment, asked: Asked) -> _Change:
+def _of(text: str, kind: float, cost: float, deployment: Deployment, asked: Asked) -> _Change:
     return _Change(text=text, rank=(kind, cost), deployment=deployment, asked=asked)

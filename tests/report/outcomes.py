@@ -71,7 +71,7 @@ def outcome(**changes: Any) -> Outcome:
         "details": {point: detail(i) for i, point in enumerate(members["point_id"])},
         "certificate": {
             "valid": True,
-            "statement": "no other survivor beats the front by more than 0.02 (relative)",
+            "statement": "no other survivor beats the front by more than 2%",
         },
         "sketches": sketches(results),
         "provenance": {

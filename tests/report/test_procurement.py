@@ -112,3 +112,13 @@ def test_an_owned_gpu_says_what_its_price_is_made_of(words: Outcome) -> None:
 def test_without_a_price_there_is_no_view(words: Outcome) -> None:
     bare = words.results.drop("usd_per_gpu_hour", "usd_per_mtok_output")
     assert procurement(replace(words, results=bare), subject(words)) is None
+
+
+def test_the_same_gpu_in_another_format_is_no_rival(words: Outcome) -> None:
+    some = pl.when(pl.col("tp") == 8).then(pl.lit("fp8 / bf16")).otherwise("precision")
+    mixed = replace(words, results=words.results.with_columns(precision=some))
+    found = equal_slo(mixed, subject(mixed), SIDE)
+    for row in found.iter_rows(named=True):
+        others = found.filter(pl.col("gpu") != row["gpu"])["usd_per_mtok_output"]
+        cost = row["break_even_usd_per_gpu_hour"] / (row["output_tok_per_s_per_gpu"] * 3600) * 1e6
+        assert cost == pytest.approx(others.min())

@@ -1,7 +1,7 @@
 """What the charts share: named data, scaled values, tooltips, the picked point."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
@@ -20,7 +20,8 @@ def picked() -> alt.Parameter:
 
 def stretched(span: tuple[float, float], log: bool) -> alt.Scale:
     """A scale that shows `span` (in the shown unit) with room at its ends."""
-    return alt.Scale(type="log" if log else "linear", domain=list(span), nice=False, padding=16)
+    kind: Literal["log", "linear"] = "log" if log else "linear"
+    return alt.Scale(type=kind, domain=list(span), nice=False, zero=False, padding=16)
 
 
 def layered(layers: Sequence[alt.Chart], height: float) -> alt.LayerChart:
