@@ -1,7 +1,7 @@
 """What the charts share: named data, scaled values, tooltips, the picked point."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 
@@ -20,8 +20,9 @@ def picked() -> alt.Parameter:
 
 def stretched(span: tuple[float, float], log: bool) -> alt.Scale:
     """A scale that shows `span` (in the shown unit) with room at its ends."""
-    kind: Literal["log", "linear"] = "log" if log else "linear"
-    return alt.Scale(type=kind, domain=list(span), nice=False, zero=False, padding=16)
+    if log:
+        return alt.Scale(type="log", domain=list(span), nice=False, padding=16)
+    return alt.Scale(type="linear", domain=list(span), nice=False, zero=False, padding=16)
 
 
 def layered(layers: Sequence[alt.Chart], height: float) -> alt.LayerChart:
