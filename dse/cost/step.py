@@ -15,6 +15,7 @@ import numpy as np
 
 from dse.base.digest import digest
 from dse.cost.collectives import collective_model
+from dse.cost.engine_kernels import as_engine_runs
 from dse.cost.host import exposed_seconds, host_seconds, kernels_of_prompt_step
 from dse.cost.kernels import Tier, kernel_model
 from dse.cost.lower import Program, program
@@ -22,7 +23,6 @@ from dse.cost.memo import Key, Memo
 from dse.cost.stages import StageCost, StepGrid, compile_stage
 from dse.cost.tables import Array, CollectiveModel, Prices, curve, sheet
 from dse.cost.tally import Tally
-from dse.cost.vector_attention import as_engine_runs
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.engine import EngineHost
 
@@ -237,7 +237,7 @@ def _prices(
     engine = pool.engine
     if kernels is None:
         kernels = kernel_model(pool.gpu, engine.name, tier, named=engine.kernels)
-        kernels = as_engine_runs(kernels, pool.gpu, engine.vector_attention)
+        kernels = as_engine_runs(kernels, pool.gpu, engine)
     if collectives is None:
         floor_only = tier == "roofline"
         collectives = collective_model(pool.fabric, engine.name, "floor" if floor_only else "auto")

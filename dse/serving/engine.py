@@ -109,7 +109,8 @@ class Engine:
     tokens), TEP always uses all-reduce. `kernels` maps an op
     family (`moe`), or a number format of it (`gemm/fp8`), to the implementation that runs it, or to
     the engine whose measurements stand for it. `vector_attention` says which decode attention it
-    runs without tensor cores; None: none.
+    runs without tensor cores; None: none. `scale_pass_s` is what it takes to compute the scale of
+    an input before each matrix product in FP8; 0 where the checkpoint holds it.
     """
 
     name: str = field(compare=False)
@@ -127,6 +128,7 @@ class Engine:
     scheduler: Annotated[Scheduler, SCHEDULERS] = DEFAULT_SCHEDULER
     kernels: Mapping[str, str] = field(default_factory=dict)
     vector_attention: VectorAttention | None = None
+    scale_pass_s: Seconds = 0.0
     notes: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:

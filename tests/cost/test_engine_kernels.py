@@ -1,10 +1,12 @@
-"""Decode attention without tensor cores: keys are read for each query head, from L2 or HBM."""
+"""Kernels as an engine runs them: attention on vector units, scales computed on the fly."""
+
+from dataclasses import replace
 
 import pytest
 
 from dse.catalog import Catalog
+from dse.cost.engine_kernels import LAUNCH_S, as_engine_runs
 from dse.cost.kernels import kernel_model
-from dse.cost.vector_attention import LAUNCH_S, as_engine_runs
 from dse.hardware import DType
 from dse.model.ops import DecodeAttention, Gemm
 from dse.serving.engine import VectorAttention
@@ -14,7 +16,8 @@ RULE = VectorAttention(
 )
 GPU = Catalog.load().gpu("a100-sxm")
 INNER = kernel_model(GPU, "trtllm")
-KERNELS = as_engine_runs(INNER, GPU, RULE)
+ENGINE = replace(Catalog.load().engine("trtllm@1.1"), vector_attention=RULE)
+KERNELS = as_engine_runs(INNER, GPU, ENGINE)
 
 
 def attention(n_heads: int, n_kv_heads: int, d_head: int = 128) -> DecodeAttention:
@@ -58,6 +61,22 @@ def test_nothing_is_read_in_no_time() -> None:
 
 def test_peaks_stay_peaks_and_other_engines_their_own() -> None:
     floor = kernel_model(GPU, "trtllm", "roofline")
-    assert as_engine_runs(floor, GPU, RULE) is floor
-    assert as_engine_runs(INNER, GPU, None) is INNER
+    assert as_engine_runs(floor, GPU, ENGINE) is floor
+    assert as_engine_runs(INNER, GPU, replace(ENGINE, vector_attention=None)) is INNER
     assert KERNELS.physics_id != INNER.physics_id
+
+
+def test_scales_on_the_fly_take_a_launch_and_the_bytes_of_the_input() -> None:
+    """An H100: 16,384 rows of 4,096 elements of 2 B at 0.85 of 3.35 TB/s, after 7 µs."""
+    gpu = Catalog.load().gpu("h100-sxm")
+    inner = kernel_model(gpu, "trtllm")
+    scaled = as_engine_runs(inner, gpu, replace(ENGINE, vector_attention=None, scale_pass_s=7e-6))
+    few, many, none = (
+        Gemm(m=m, n=4096, k=4096, weights=DType.FP8, activations=DType.FP8) for m in (1, 16_384, 0)
+    )
+    assert scaled.seconds(few) - inner.seconds(few) == pytest.approx(7e-6, rel=1e-2)
+    streamed = 16_384 * 4096 * 2 / (0.85 * 3.35e12)
+    assert scaled.seconds(many) - inner.seconds(many) == pytest.approx(7e-6 + streamed, rel=1e-2)
+    assert scaled.seconds(none) == 0.0
+    wide = Gemm(m=1, n=4096, k=4096, weights=DType.BF16, activations=DType.BF16)
+    assert scaled.seconds(wide) == inner.seconds(wide)
