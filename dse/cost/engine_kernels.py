@@ -52,7 +52,7 @@ class EngineKernels:
 
     def seconds(self, op: ComputeOp) -> Num:
         """Seconds of one run of `op`; 0 for an op without work."""
-        if isinstance(op, Gemm) and op.activations is DType.FP8 and self.scale_pass_s:
+        if isinstance(op, Gemm) and op.weights is DType.FP8 and self.scale_pass_s:
             return self.inner.seconds(op) + self._scaled(op)
         rule = self.rule
         if rule is None or not isinstance(op, DecodeAttention) or _is_grouped(op, rule):

@@ -78,5 +78,6 @@ def test_scales_on_the_fly_take_a_launch_and_the_bytes_of_the_input() -> None:
     streamed = 16_384 * 4096 * 2 / (0.85 * 3.35e12)
     assert scaled.seconds(many) - inner.seconds(many) == pytest.approx(7e-6 + streamed, rel=1e-2)
     assert scaled.seconds(none) == 0.0
-    wide = Gemm(m=1, n=4096, k=4096, weights=DType.BF16, activations=DType.BF16)
-    assert scaled.seconds(wide) == inner.seconds(wide)
+    for weights, activations in ((DType.BF16, DType.BF16), (DType.FP8_BLOCK, DType.FP8)):
+        other = Gemm(m=1, n=4096, k=4096, weights=weights, activations=activations)
+        assert scaled.seconds(other) == inner.seconds(other)
