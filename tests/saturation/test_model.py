@@ -146,7 +146,8 @@ def test_every_variant_has_a_plateau(model, layout):
     rates = found.output_tok_per_s
     assert np.all(np.isfinite(rates))
     assert np.all(rates > 0)
-    assert np.all(rates[1:] >= 0.9 * np.maximum.accumulate(rates)[:-1])
+    # Beyond 256 tokens a rank the exchange changes its kernels, to ones that start later.
+    assert np.all(rates[1:] >= 0.85 * np.maximum.accumulate(rates)[:-1])
     assert rates[-1] < 1.2 * rates[-3]
 
 
