@@ -12,15 +12,19 @@ import numpy as np
 import polars as pl
 
 from dse.pareto import lowest
+from dse.search.corners import Corners
 from dse.search.dominance import Flags, Matrix, Places, beaten_by, costs, gap, promise
-from dse.search.gather import optimistic
+from dse.search.gather import corners, optimistic
 from dse.search.ledger import PROOF_TYPES, Ledger
 from dse.search.question import Answer, Evaluate, Question
 
 METHOD = "bound"
+_PART = 8192
 # Points that climb to a tighter rung at a time: enough for columns to pay, few enough to stay lazy.
 _CLIMB, _LAST_CLIMB = 256, 16
 _CLIMB_SHARE = 20
+# Survivors from which on a few are simulated first, one a stretch, so that most never climb.
+_LARGE, _STRETCHES = 2000, 16
 
 
 def search(survivors: pl.DataFrame, evaluate: Evaluate, question: Question) -> Answer:
@@ -52,17 +56,21 @@ def search(survivors: pl.DataFrame, evaluate: Evaluate, question: Question) -> A
 class _Open:
     """The survivors that are neither simulated nor dropped, as rows of matrices.
 
-    `vectors` are the costs of the tightest bound known, `rung` says which; `members` the costs of
-    the simulated feasible points, `member_points` who they are.
+    `boxes` are the costs of the tightest bound known, `rung` says which; `vectors` the same, but
+    the most promising corner of a point that has a curve. `members` are the costs of the simulated
+    feasible points, `member_points` who they are.
     """
 
     survivors: pl.DataFrame
     question: Question
     places: Places = field(init=False)
+    boxes: Matrix = field(init=False)
     vectors: Matrix = field(init=False)
+    curves: Corners = field(init=False)
     rung: Places = field(init=False)
     members: Matrix = field(init=False)
     member_points: Places = field(init=False)
+    fresh: Matrix = field(init=False)
     lag: Matrix = field(init=False)
     limits: list[pl.DataFrame] = field(default_factory=list)
     proofs: list[pl.DataFrame] = field(default_factory=list)
@@ -82,13 +90,21 @@ class _Open:
         """Give every survivor the vector of the first rung."""
         width = len(self.question.objectives)
         self.places = np.arange(self.survivors.height)
-        self.vectors = np.full((self.n_left, width), -np.inf)
+        self.boxes = np.full((self.n_left, width), -np.inf)
+        self.vectors = self.boxes.copy()
+        self.curves = Corners.none(width)
         self.rung = np.full(self.n_left, -1)
         self.members = np.empty((0, width))
+        self.fresh = np.empty((0, width))
         self.member_points = np.empty(0, dtype=np.int64)
         self.lag = np.empty((0, width))
         if self.question.bounds:
             self._climb(np.arange(self.n_left), 0)
+        if self.last_rung > 0 and self.question.bounds[1].curve is not None:
+            # It knows many points at once: all climb, a part at a time.
+            while len(rows := np.flatnonzero(self.rung == 0)[:_PART]):
+                self._climb(rows, 1)
+            self.drop()
 
     def next_round(self) -> pl.DataFrame:
         """The survivors to simulate next: undominated vectors of the last rung, at most a round.
@@ -96,15 +112,48 @@ class _Open:
         A leader with its tightest vector must be simulated, as no other's result can beat it; the
         sooner it is, the fewer loose ones climb. Where no leader is that tight, the tightest climb.
         """
+        if not len(self.lag):
+            seeds = self._seeds()
+            if len(seeds):
+                return self.survivors[self.places[seeds]]
         while self.n_left:
             leads = lowest(self.vectors)
-            tight = leads & (self.rung == self.last_rung)
+            loose = leads & (self.rung < self.last_rung)
+            tight = leads & ~loose
             if tight.any():
                 return self.survivors[self.places[self._spread(np.flatnonzero(tight))]]
-            level = int(self.rung[leads].max())
+            level = int(self.rung[loose].max())
             self._climb(self._hopeful(leads, level), level + 1)
             self.drop()
         return self.survivors.clear()
+
+    def _seeds(self) -> Places:
+        """What is simulated before anything is known of a large space: of each stretch of the first
+        objective the best by the tightest rung. Loose rungs drop most of the rest by them.
+        """
+        none = np.empty(0, dtype=np.int64)
+        if self.n_left < _LARGE or self.last_rung < 1:
+            return none
+        for rung in range(int(self.rung.min()) + 1, self.last_rung + 1):
+            size = 2 if rung == self.last_rung else _CLIMB // _STRETCHES
+            self._climb(self._best_of_stretches(self.rung == rung - 1, size), rung)
+            self.drop()
+            if not self.n_left:
+                return none
+        return self._best_of_stretches(self.rung == self.last_rung, 1)
+
+    def _best_of_stretches(self, among: Flags, most: int) -> Places:
+        """Of rows whose first objective's bound is alike the `most` with the best others."""
+        rows = np.flatnonzero(among & np.isfinite(self.vectors).all(axis=1))
+        if not len(rows):
+            return rows
+        first, others = self.vectors[rows, 0], self.vectors[rows, 1:].sum(axis=1)
+        width = max(float(np.ptp(first)), 1e-12) / _STRETCHES
+        stretch = np.minimum((first - first.min()) // width, _STRETCHES - 1)
+        order = np.lexsort((first, others, stretch))
+        starts = np.searchsorted(stretch[order], stretch[order], side="left")
+        chosen: Places = np.sort(rows[order[np.arange(len(rows)) - starts < max(most, 1)]])
+        return chosen
 
     def settle(self, found: pl.DataFrame) -> None:
         """Take simulated points out, and the feasible ones in among those that may beat others."""
@@ -118,7 +167,10 @@ class _Open:
             limits = np.vstack(bounds)
             lag = np.subtract(values, limits, where=np.isfinite(limits), out=np.zeros_like(limits))
             self.lag = np.vstack([self.lag, lag])
-        self.members = np.vstack([self.members, values])
+        self.members, self.fresh = (
+            np.vstack([self.members, values]),
+            np.vstack([self.fresh, values]),
+        )
         points = able["point"].to_numpy().astype(np.int64)
         self.member_points = np.concatenate([self.member_points, points])
         keep = lowest(self.members)
@@ -127,8 +179,14 @@ class _Open:
 
     def drop(self) -> None:
         """Drop every vector that a simulated feasible point beats, and record who."""
-        by = beaten_by(self.members, self.vectors, self.question.tolerance)
+        by = beaten_by(self.members, self.boxes, self.question.tolerance)
+        last = self.curves.beat(self.members, self.fresh, self.question.tolerance)
+        self.fresh = self.fresh[:0]
+        for place, member in last.items():
+            row = int(np.searchsorted(self.places, place))
+            by[row] = member if by[row] < 0 else by[row]
         self._record(by >= 0, self.member_points[by[by >= 0]])
+        self._lead()
 
     def gap(self) -> float:
         """The most by which an undecided point may still beat the front, relative."""
@@ -138,16 +196,27 @@ class _Open:
         """Give the rows the tighter of their vector and that of `rung`."""
         bound = self.question.bounds[rung]
         points = self.survivors[self.places[rows]]
+        objectives = self.question.objectives
         found = points.select("point").join(
             optimistic(bound, points, self.question), on="point", how="left", maintain_order="left"
         )
-        self.vectors[rows] = np.maximum(self.vectors[rows], costs(found, self.question.objectives))
+        self.boxes[rows] = np.maximum(self.boxes[rows], costs(found, objectives))
+        if bound.curve is not None:
+            ends = costs(corners(bound, points, self.question), objectives)
+            self.curves.add(self.places[rows], ends)
+        self.curves.raise_to(self.places[rows], self.boxes[rows])
         self.rung[rows] = rung
         if rung == self.last_rung:
             self.limits.append(found)
         hopeless = np.zeros(self.n_left, dtype=bool)
         hopeless[rows] = found["hopeless"].fill_null(value=False).to_numpy()
         self._record(hopeless, None)
+
+    def _lead(self) -> None:
+        """Let the corner of each curve that promises most stand for its point."""
+        self.vectors = self.boxes.copy()
+        places, best = self.curves.best()
+        self.vectors[np.searchsorted(self.places, places)] = best
 
     def _hopeful(self, leads: Flags, level: int) -> Places:
         """Leaders on rung `level`, filled up with those there that promise most."""
@@ -205,8 +274,6 @@ class _Open:
         self._keep(~gone)
 
     def _keep(self, rows: Flags) -> None:
-        self.places, self.vectors, self.rung = (
-            self.places[rows],
-            self.vectors[rows],
-            self.rung[rows],
-        )
+        self.places, self.boxes, self.rung = self.places[rows], self.boxes[rows], self.rung[rows]
+        self.vectors = self.vectors[rows]
+        self.curves.keep(self.places)

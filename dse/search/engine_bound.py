@@ -23,6 +23,8 @@ import polars as pl
 from dse.base.errors import DseError
 from dse.search.envelope import Array
 from dse.search.loop import closed_loop_tpot_s
+from dse.search.loop_bound import RUNG as LOOP_RUNG
+from dse.search.loop_bound import LoopBound
 from dse.search.offered import Offered
 from dse.search.priced import Latencies, likely_missed, price, terms_of
 from dse.search.question import Bound
@@ -56,6 +58,8 @@ _SCHEMA = pl.Schema(
 MOST_CELLS = 30_000
 # Cells of schedules, numbers of requests and compiled structures that are kept at hand.
 _KEPT_CELLS, _KEPT_REQUESTS, _KEPT_SPECS = 4_000_000, 2_000_000, 4096
+# Bounds of runs: each result is compared with its own, which was known before it was simulated.
+_KEPT_BOUNDS = 100_000
 # Attainment is read from a sketch of latencies, whose codes are rounded by half of 0.034%.
 SKETCH_ROUNDING = 2e-4
 
@@ -75,11 +79,26 @@ class EngineBound:
     slo: SLO | None = None
     _specs: dict[int, RunSpec | None] = field(default_factory=dict, init=False)
     _offered: dict[Key, Offered | None] = field(default_factory=dict, init=False)
+    _known: dict[Key, tuple[float | None, ...]] = field(default_factory=dict, init=False)
     _schedules: dict[Key, Schedule | None] = field(default_factory=dict, init=False)
 
-    def bounds(self) -> tuple[Bound, Bound]:
-        """Two rungs of a question: by conservation of work, then with the schedule laid out."""
-        return Bound(rung=WORK_RUNG, of=self._by_work), Bound(rung=RUNG, of=self)
+    def bounds(self) -> tuple[Bound, ...]:
+        """Three rungs of a question: what a closed loop trades, for many points at once; by
+        conservation of work; with the schedule laid out.
+        """
+        loop = LoopBound(
+            spec_of=self._spec,
+            workload_of=self.workload_of,
+            offered=self._asked,
+            replicates=self.replicates,
+            slo=self.slo,
+        )
+        curve = loop.curve if self.replicates == 1 else None
+        return (
+            Bound(rung=LOOP_RUNG, of=loop, curve=curve),
+            Bound(rung=WORK_RUNG, of=self._by_work),
+            Bound(rung=RUNG, of=self),
+        )
 
     def __call__(self, points: pl.DataFrame) -> pl.DataFrame:
         """`point`, `replicate` and `METRICS`; null where nothing is proved."""
@@ -97,16 +116,35 @@ class EngineBound:
         return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
     def _rows(self, row: Row, *, is_laid_out: bool) -> Iterator[tuple[Any, ...]]:
-        spec = self._spec(row["structure"])
         workload = self.workload_of(row)
         for replicate in range(self.replicates):
-            offered = self._asked((workload, replicate))
-            found = None
-            if spec is not None and offered is not None and is_laid_out:
-                found = self._metrics(spec, offered, (workload, replicate))
-            elif spec is not None and offered is not None:
-                found = optimistic(spec, offered, self.slo, _nothing)
-            yield row["point"], replicate, *(found.get(n) if found else None for n in METRICS)
+            found = self._of_run(row["structure"], workload, replicate, is_laid_out=is_laid_out)
+            yield row["point"], replicate, *found
+
+    def _of_run(
+        self, structure: int, workload: Workload, replicate: int, *, is_laid_out: bool
+    ) -> tuple[float | None, ...]:
+        key = (structure, workload, replicate, is_laid_out)
+        if key not in self._known:
+            if len(self._known) >= _KEPT_BOUNDS:
+                self._known.clear()
+            self._known[key] = self._values(structure, workload, replicate, is_laid_out)
+        return self._known[key]
+
+    def _values(
+        self, structure: int, workload: Workload, replicate: int, is_laid_out: bool
+    ) -> tuple[float | None, ...]:
+        """The bounds of `METRICS` of one run."""
+        spec, offered = self._spec(structure), self._asked((workload, replicate))
+        found = None
+        if is_laid_out and spec is not None and len(spec.pools) > 1:
+            # Nothing can be laid out: what the rung before said stands.
+            return self._of_run(structure, workload, replicate, is_laid_out=False)
+        if spec is not None and offered is not None and is_laid_out:
+            found = self._metrics(spec, offered, (workload, replicate))
+        elif spec is not None and offered is not None:
+            found = optimistic(spec, offered, self.slo, _nothing)
+        return tuple(found.get(name) if found else None for name in METRICS)
 
     def _metrics(self, spec: RunSpec, offered: Offered, key: Key) -> dict[str, float] | None:
         def laid_out(part: Offered, terms: Terms) -> Schedule | None:

@@ -27,9 +27,10 @@ class Hull:
     @classmethod
     def below(cls, x: Array, y: Array) -> "Hull":
         """The hull of points with rising x (Andrew's monotone chain)."""
+        xs, ys = x.tolist(), y.tolist()
         kept: list[int] = []
-        for i in range(len(x)):
-            while len(kept) > 1 and _turns_right(x, y, kept[-2], kept[-1], i):
+        for i in range(len(xs)):
+            while len(kept) > 1 and _turns_right(xs, ys, kept[-2], kept[-1], i):
                 kept.pop()
             kept.append(i)
         return cls(x[kept], y[kept])
@@ -54,5 +55,5 @@ class Hull:
         return np.where(total <= self.x[best], whole, ratios[best] * total)
 
 
-def _turns_right(x: Array, y: Array, a: int, b: int, c: int) -> bool:
-    return bool((y[b] - y[a]) * (x[c] - x[a]) >= (y[c] - y[a]) * (x[b] - x[a]))
+def _turns_right(x: list[float], y: list[float], a: int, b: int, c: int) -> bool:
+    return (y[b] - y[a]) * (x[c] - x[a]) >= (y[c] - y[a]) * (x[b] - x[a])

@@ -62,6 +62,14 @@ def optimistic(bound: Bound, survivors: pl.DataFrame, question: Question) -> pl.
     return means.select("point", *columns, hopeless=hopeless)
 
 
+def corners(bound: Bound, survivors: pl.DataFrame, question: Question) -> pl.DataFrame:
+    """`point` and the objectives' bounds at each corner of its curve, in the survivors' order."""
+    assert bound.curve is not None
+    columns = [each.column for each in question.objectives]
+    found = _viewed(bound.curve(survivors), survivors, question.objectives)
+    return found.select("point", *columns)
+
+
 def violations(
     rows: pl.DataFrame, bound: Bound, survivors: pl.DataFrame, question: Question
 ) -> list[Violation]:

@@ -18,11 +18,13 @@ class Bound:
 
     `of` takes rows of survivors and gives `point`, `replicate` where the bound knows the realised
     requests, and metrics no worse than any simulation of that point can give. A metric that it does
-    not bound is left out or null.
+    not bound is left out or null. `curve` gives several rows a point, its corners: of a single
+    replicate each simulation that keeps the SLO is no better than one of them in any metric.
     """
 
     rung: str
     of: Callable[[pl.DataFrame], pl.DataFrame] = field(repr=False)
+    curve: Callable[[pl.DataFrame], pl.DataFrame] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

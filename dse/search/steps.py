@@ -156,17 +156,22 @@ class Steps:
         """
         if self.spec.dp > 1:
             return np.zeros_like(new)
+        best = np.zeros_like(pairs)
+        for rho, delta in zip(*self.prompt_lines(), strict=True):
+            best = np.maximum(best, rho * pairs - delta * chunks)
+        return best
+
+    def prompt_lines(self) -> tuple[Array, Array]:
+        """(ρ, δ) of those lines: of one prompt they hold on the rank that computes it."""
         t, high = self.spec.cost.tables, self.contexts[1]
         rows = slice(0, int(np.searchsorted(t.prefill_x, min(high, t.prefill_x[-1]))) + 1)
         columns = slice(0, int(np.searchsorted(t.prefill_y, min(high, t.prefill_y[-1]))) + 1)
         z = self.line.prefill[rows, columns] - self.line.prefill[0, 0]
         x, y = t.prefill_x[rows, None], t.prefill_y[None, columns]
         all_pairs = x * y + x * x / 2.0
-        best = np.zeros_like(pairs)
-        for rho in (z[:, 0] / all_pairs[:, 0]).tolist():
-            delta = max(0.0, float((rho * all_pairs - z).max()))
-            best = np.maximum(best, rho * pairs - delta * chunks)
-        return best
+        rho: Array = z[:, 0] / all_pairs[:, 0]
+        excess = rho[:, None, None] * all_pairs - z
+        return rho, np.maximum(excess.max(axis=(1, 2)), 0.0)
 
 
 def _attention(

@@ -1,0 +1,150 @@
+"""The loop bound is sound: a simulation lies behind its box, and behind a corner of its curve."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from dse.base.errors import DseError
+from dse.search.corners import Corners
+from dse.search.loop_bound import METRICS, LoopBound
+from dse.search.offered import Offered
+from dse.serving.arrivals import ClosedLoop, Poisson
+from dse.serving.layout import Layout
+from dse.serving.lengths import Uniform
+from dse.serving.slo import SLO
+from dse.serving.workload import Workload
+from dse.sim import compile_run, simulate
+from tests import worlds
+from tests.search.test_engine_bound import LESS_IS_BETTER, deployments, engines, layouts, models
+
+CURVED = [name for name in METRICS if name not in {"slo_attainment"}]
+
+loops = st.builds(
+    Workload,
+    arrivals=st.builds(ClosedLoop, concurrency=st.integers(1, 48)),
+    n_requests=st.integers(1, 96),
+    isl=st.builds(Uniform, low_tokens=st.integers(1, 80), high_tokens=st.integers(80, 400)),
+    osl=st.builds(Uniform, low_tokens=st.integers(2, 60), high_tokens=st.integers(60, 200)),
+)
+
+
+@st.composite
+def apart(draw):
+    """Prefill and decode on pools of their own."""
+    found = worlds.deployment(
+        draw(models)(),
+        layout=draw(layouts),
+        by=draw(engines),
+        n_replicas=draw(st.sampled_from([1, 2, 3, 4])),
+        kv_pool_bytes=draw(st.sampled_from([None, None, 2e6])),
+    )
+    decode = replace(found.pools[0], role="decode")
+    prefill = replace(
+        decode,
+        role="prefill",
+        layout=draw(layouts),
+        engine=draw(engines),
+        n_replicas=draw(st.sampled_from([1, 2, 4])),
+    )
+    return replace(found, pools=(prefill, decode))
+
+
+def bounds(deployment, workload, slo=None, seed=0):
+    """The box and the corners of one point, and what was simulated."""
+    spec = compile_run(deployment, "roofline")
+    bound = LoopBound(
+        spec_of=lambda _: spec,
+        workload_of=lambda _: workload,
+        offered=lambda key: Offered.of(key[0], seed),
+        slo=slo,
+    )
+    concurrency = getattr(workload.arrivals, "concurrency", None)
+    point = pl.DataFrame({"point": [7], "structure": [0], "concurrency": [concurrency]})
+    return bound(point).row(0, named=True), bound.curve(point)
+
+
+def check(deployment, workload, attainment, seed=0):
+    found = simulate(deployment, workload, seed, spec=compile_run(deployment, "roofline"))
+    slo = SLO(tpot_s=found.tpot.p90, attainment=attainment)
+    row = found.to_row() | {"slo_attainment": found.slo_attainment(slo)}
+    row["goodput_req_per_s_per_gpu"] = found.request_per_s / found.n_gpus
+    box, corners = bounds(deployment, workload, slo, seed)
+    if box["tpot_mean_s"] is None:
+        return False
+    for name in METRICS:
+        assert is_behind(name, row[name], box[name]), (name, row[name], box[name])
+    behind = [
+        all(is_behind(name, row[name], corner[name]) for name in CURVED)
+        for corner in corners.iter_rows(named=True)
+    ]
+    assert any(behind) or row["slo_attainment"] < attainment
+    return True
+
+
+def is_behind(name, value, limit):
+    if name in LESS_IS_BETTER:
+        return value >= limit * (1 - 1e-9)
+    return value <= limit * (1 + 1e-9)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(st.one_of(deployments(), apart(), apart()), loops, st.integers(0, 3))
+def test_no_simulation_beats_its_curve(deployment, workload, seed):
+    try:
+        assume(check(deployment, workload, 0.9 - 0.2 * seed, seed))
+    except DseError:
+        assume(False)
+
+
+def test_other_loads_are_left_open():
+    deployment = worlds.deployment(worlds.tiny())
+    lengths = Uniform(low_tokens=20, high_tokens=60)
+    rate = Workload(arrivals=Poisson(req_per_s=5.0), n_requests=40, isl=lengths, osl=lengths)
+    shared = Workload(
+        arrivals=ClosedLoop(concurrency=4),
+        n_requests=40,
+        isl=lengths,
+        osl=lengths,
+        shared_prefix_tokens=16,
+    )
+    for workload in (rate, shared):
+        box, corners = bounds(deployment, workload)
+        assert all(box[name] is None for name in METRICS)
+        assert corners["tpot_mean_s"].null_count() == corners.height
+
+
+def test_a_decode_pool_that_binds_is_bounded_tightly():
+    """Prompts of one token cost next to nothing, so all in flight decode, and the curve's fastest
+    corner is the run.
+    """
+    found = worlds.deployment(worlds.tiny(), layout=Layout(tp=2))
+    decode = replace(found.pools[0], role="decode")
+    deployment = replace(found, pools=(replace(decode, role="prefill"), decode))
+    workload = Workload(
+        arrivals=ClosedLoop(concurrency=16),
+        n_requests=320,
+        isl=Uniform(low_tokens=1, high_tokens=2),
+        osl=Uniform(low_tokens=400, high_tokens=410),
+    )
+    result = simulate(deployment, workload, 0, spec=compile_run(deployment, "roofline"))
+    box, _ = bounds(deployment, workload)
+    assert result.output_tok_per_s / result.n_gpus == pytest.approx(
+        box["output_tok_per_s_per_gpu"], rel=0.08
+    )
+
+
+def test_a_curve_is_out_once_each_of_its_corners_is_beaten():
+    corners = Corners.none(2)
+    corners.add(np.array([3, 8]), np.array([[0.0, 2.0], [2.0, 0.0], [1.0, 1.0], [4.0, 4.0]]))
+    first = np.array([[0.5, 1.0]])
+    assert corners.beat(first, first, 0.0) == {8: 0}
+    assert corners.owner.tolist() == [3, 3]
+    owners, best = corners.best()
+    assert (owners.tolist(), best.tolist()) == ([3], [[2.0, 0.0]])
+    second = np.array([[0.0, 1.5], [1.5, 0.0]])
+    assert corners.beat(np.vstack([first, second]), second, 0.0) == {3: 1}
+    assert not len(corners.owner)
