@@ -48,11 +48,15 @@ _SLIM: Final = (
 def coverage_section(rows: pl.DataFrame) -> str:
     """Coverage by engine and metric; `rows` as for `coverage`."""
     lines = [
-        f"| {each.engine} | {_METRICS[each.metric]} | {each.n} | {each.seen:.0%} | "
-        f"{each.pair_out:.0%} | {each.source_out:.0%} |\n"
+        f"| {each.engine} | {_METRICS[each.metric]} | {each.n} | {_share(each.seen)} | "
+        f"{_share(each.pair_out)} | {_share(each.source_out)} |\n"
         for each in coverage(rows, tuple(_METRICS))
     ]
     return _INTERVALS + "".join(lines)
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
 
 
 def saturation_section(path: Path) -> str:

@@ -7,24 +7,28 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from dse.evidence.intervals import FEWEST, Groups, Ratios, limits, ratios
+from dse.evidence.intervals import FEWEST, limits, ratios
 
 __all__ = ["Coverage", "coverage"]
+
+Counts = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """Shares of `n` rows of an engine inside their intervals: made from all rows (`seen`), without
-    the row's GPU and model (`pair_out`), without the row's source (`source_out`).
+    the row's GPU and model (`pair_out`), without the row's source (`source_out`); None where what
+    is left is too little to state an interval.
     """
 
     engine: str
     metric: str
     n: int
-    seen: float
-    pair_out: float
-    source_out: float
+    seen: float | None
+    pair_out: float | None
+    source_out: float | None
 
 
 def coverage(rows: pl.DataFrame, metrics: Sequence[str]) -> list[Coverage]:
@@ -43,35 +47,29 @@ def coverage(rows: pl.DataFrame, metrics: Sequence[str]) -> list[Coverage]:
 
 
 def _of(engine: str, metric: str, part: pl.DataFrame, known: pl.DataFrame) -> Coverage:
-    shares = {"seen": 0, "pair_out": 0, "source_out": 0}
+    counts = {name: np.zeros(2) for name in ("seen", "pair_out", "source_out")}
     for (model_class,), kind in part.group_by("class", maintain_order=True):
         same = known.filter(pl.col("class") == model_class)
-        any_ratio, any_group = _arrays(same)
-        own = kind if kind.height >= FEWEST else same
-        shares["seen"] += _inside(kind, limits(*_arrays(own)))
+        counts["seen"] += _inside(kind, kind, same)
         for name, column in (("pair_out", "group"), ("source_out", "source")):
             for (value,), out in kind.group_by(column, maintain_order=True):
-                rest = kind.filter(pl.col(column) != value)
-                if rest.height >= FEWEST:
-                    shares[name] += _inside(out, limits(*_arrays(rest)))
-                    continue
-                kept = (same[column] != value).to_numpy()
-                shares[name] += _inside(out, limits(any_ratio[kept], any_group[kept]))
-    n = part.height
-    return Coverage(
-        engine=engine,
-        metric=metric,
-        n=n,
-        seen=shares["seen"] / n,
-        pair_out=shares["pair_out"] / n,
-        source_out=shares["source_out"] / n,
-    )
+                kept = pl.col(column) != value
+                counts[name] += _inside(out, kind.filter(kept), same.filter(kept))
+    shares = {name: _share(*count) for name, count in counts.items()}
+    return Coverage(engine=engine, metric=metric, n=part.height, **shares)
 
 
-def _arrays(part: pl.DataFrame) -> tuple[Ratios, Groups]:
-    return part["ratio"].to_numpy(), part["group"].to_numpy()
-
-
-def _inside(part: pl.DataFrame, factors: tuple[float, float]) -> int:
+def _inside(part: pl.DataFrame, own: pl.DataFrame, others: pl.DataFrame) -> Counts:
+    """(Rows of `part` inside, rows judged) by the factors of `own`, by those of `others` where it
+    has too few; none are judged where both have.
+    """
+    by = own if own.height >= FEWEST else others
+    if by.height < FEWEST:
+        return np.zeros(2)
+    low, high = limits(by["ratio"].to_numpy(), by["group"].to_numpy())
     ratio = part["ratio"].to_numpy()
-    return int(np.count_nonzero((ratio >= factors[0]) & (ratio <= factors[1])))
+    return np.array([np.count_nonzero((ratio >= low) & (ratio <= high)), part.height], float)
+
+
+def _share(inside: float, judged: float) -> float | None:
+    return inside / judged if judged else None
