@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import polars as pl
 
@@ -24,7 +23,10 @@ from dse.search import METHODS, Answer, Evaluate, Round, search_each
 from dse.store import Store
 from dse.study import Study
 
-__all__ = ["answer_study"]
+__all__ = ["Recall", "answer_study", "keys_of"]
+
+Recall = Callable[[Judged, Evaluator], Answer | None]
+"""A study's answer from what is remembered; its frame has `point_id` and `physics_id` as well."""
 
 MOST_SKETCHES = 2000
 MOST_TOLD = 8
@@ -39,9 +41,11 @@ def answer_study(
     on_round: Callable[[Round], None] | None = None,
     told: Callable[[int], None] | None = None,
     retry: tuple[str, ...] = (),
-    provenance: Mapping[str, Any],
+    recall: Recall | None = None,
 ) -> tuple[Outcome, Answer]:
-    """Search the survivors of `judged` and return what a report needs."""
+    """Search the survivors of `judged`, unless `recall` knows, and return what a report needs but
+    for its provenance.
+    """
     evaluator = Evaluator(
         deployments={i: d for i, s in judged.structures.items() if (d := s.deployment) is not None},
         workload_of=Offered(study) if study.is_load_searched else study.workload_of,
@@ -52,12 +56,17 @@ def answer_study(
         retry=retry,
         told=told,
     )
-    asked = question(study, judged, evaluator, on_round)
-    search = METHODS[study.search.method]
-    evaluate = _evaluate(study, judged, evaluator)
-    found = search_each(search, judged.survivors, Viewed(evaluate), asked, study.compare_by)
-    keys = _keys(found.frame, judged.survivors, evaluator)
-    results = _with_ids(found.frame, keys)
+    found = recall(judged, evaluator) if recall is not None else None
+    if found is None:
+        asked = question(study, judged, evaluator, on_round)
+        search = METHODS[study.search.method]
+        evaluate = Viewed(_evaluate(study, judged, evaluator))
+        found = search_each(search, judged.survivors, evaluate, asked, study.compare_by)
+        keys = keys_of(found.frame, judged.survivors, evaluator)
+        results = _with_ids(found.frame, keys)
+    else:
+        results = found.frame
+        keys = results.select("point", "point_id", "physics_id", replicate=pl.lit(0, pl.Int32))
     front = found.front.select("point").join(results, on="point", maintain_order="left")
     front = banded(front, evaluator.deployments, (each.column for each in study.parts))
     closer = _with_breakdown(_closer(front, results, study), keys, store)
@@ -69,7 +78,7 @@ def answer_study(
         funnel=_funnel(judged, evaluator, found),
         details=details(study, judged, closer),
         certificate=found.certificate.record(),
-        provenance=provenance,
+        provenance={},
         notes=_notes(study, found),
         sketches=_sketches(results, keys, store),
     )
@@ -91,7 +100,7 @@ def _evaluate(study: Study, judged: Judged, evaluator: Evaluator) -> Evaluate:
     )
 
 
-def _keys(frame: pl.DataFrame, survivors: pl.DataFrame, evaluator: Evaluator) -> pl.DataFrame:
+def keys_of(frame: pl.DataFrame, survivors: pl.DataFrame, evaluator: Evaluator) -> pl.DataFrame:
     """The key of each result's first replicate, with its `point`."""
     asked = survivors.join(frame.select("point"), on="point", how="semi").drop(PRICE)
     if RATE in frame.columns and RATE not in asked.columns:

@@ -7,7 +7,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from uuid import uuid4
 import polars as pl
 
 from dse.base.errors import StoreError
-from dse.pipeline.answering import answer_study
+from dse.pipeline.answering import Recall, answer_study
 from dse.pipeline.judged import judge_space
 from dse.pipeline.origin import provenance
 from dse.report.record import Outcome
@@ -78,9 +78,11 @@ def run(
     means: Means = EASY,
     command: str = "",
     record: bool = True,
+    recall: Recall | None = None,
 ) -> Ran:
     """Answer `study`: judge every point, simulate what the search asks for and is new, find the
-    front, and leave all of it in `store` (but for the run itself unless `record`).
+    front, and leave all of it in `store` (but for the run itself unless `record`). What `recall`
+    gives, if anything, is not searched for again.
     Raises `StoreError` and `UserError`; a point that fails is a row, and an empty front an outcome.
     """
     started, cpu_before, wall_before = datetime.now(UTC), _cpu_s(), time.perf_counter()
@@ -88,7 +90,7 @@ def run(
     origin = provenance(study, command)
     begun = _record(study, run_id, started, origin)
     with _begun(store, study, begun) if record else nullcontext():
-        outcome, found = _answered(study, store, means, origin)
+        outcome, found = _answered(study, store, means, origin, recall)
     ran = Ran(
         outcome=outcome,
         answer=found,
@@ -105,7 +107,7 @@ def run(
 
 
 def _answered(
-    study: Study, store: Store, means: Means, origin: dict[str, Any]
+    study: Study, store: Store, means: Means, origin: dict[str, Any], recall: Recall | None
 ) -> tuple[Outcome, Answer]:
     judged = judge_space(study)
     if means.watch.judged is not None:
@@ -113,7 +115,7 @@ def _answered(
     seconds = _predicted_s(study, judged.survivors)
     opened = open_pool(means.workers, address=means.ray, predicted_s=seconds)
     with nullcontext(means.pool) if means.pool is not None else opened as pool:
-        return answer_study(
+        outcome, found = answer_study(
             study,
             judged,
             store=store,
@@ -121,8 +123,9 @@ def _answered(
             on_round=means.watch.round,
             told=means.watch.done,
             retry=means.retry,
-            provenance=origin,
+            recall=recall,
         )
+    return replace(outcome, provenance=origin), found
 
 
 @contextmanager
@@ -195,16 +198,13 @@ def _remember(store: Store, ran: Ran, record: dict[str, Any]) -> None:
         "cpu_s": ran.cpu_s,
         "wall_s": ran.wall_s,
         "peak_rss_bytes": ran.peak_rss_bytes,
+        "record": json.dumps({"columns": outcome.results.columns}),
     }
     store.replace(pl.DataFrame([done]), "run")
     results = outcome.results
     if results.height:
-        columns = ["point_id", "physics_id", "feasible", "on_front", "front_rank", "is_tie"]
-        rate = pl.col("^output_tok_per_s_per_gpu$").alias("rate")  # absent where no point ran
-        rows = results.select(*columns, "gpu", rate).unique(
-            "point_id", keep="first", maintain_order=True
-        )
-        store.replace(rows.with_columns(run_id=pl.lit(run_id)), "answer")
+        rows = results.unique("point_id", keep="first", maintain_order=True)
+        store.answer(rows.with_columns(run_id=pl.lit(run_id)))
     text = json.dumps(found.certificate.record(), default=str)
     row = {"run_id": run_id, "valid": found.certificate.valid, "text": text}
     store.replace(pl.DataFrame([row]), "certificate")

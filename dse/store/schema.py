@@ -12,7 +12,7 @@ import polars as pl
 from dse.base.errors import StoreError
 from dse.store.connection import connected
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION = "dse"
 
 KEYS = ("point_id", "replicate", "physics_id")
@@ -22,16 +22,20 @@ GROWING = {
     "point": ("point_id",),
     "result": KEYS,
     "latency_sketch": KEYS,
-    "answer": ("run_id", "point_id"),
 }
 
 # SQL that takes a store from the version before to the one named; run in order, all in one commit.
-MIGRATIONS: dict[int, str] = {2: "without_indexes.sql"}
+MIGRATIONS: dict[int, str] = {2: "without_indexes.sql", 3: "whole_answers.sql"}
+# From here on `answer` holds what the views made of three tables before.
+_WHOLE_ANSWERS = 3
 
-# Tables whose rows may bring columns of their own: axes of a space, metrics of a simulator.
-WIDENING = frozenset({"point", "result"})
+# Tables whose rows may bring columns of their own: axes of a space, metrics of a simulator,
+# objectives of a study.
+WIDENING = frozenset({"answer", "point", "result"})
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UINTEGER", "UBIGINT")
+_INTEGERS = (
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"
+)  # fmt: skip
 _NUMERIC = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
 
 
@@ -76,6 +80,10 @@ def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
     connection.execute("BEGIN")
     for step in range(version + 1, SCHEMA_VERSION + 1):
         connection.execute(_text(MIGRATIONS[step]))
+        if step == _WHOLE_ANSWERS:
+            fit(connection, "answer")
+            insert_answers(connection)
+            connection.execute("DROP TABLE incoming")
     connection.execute("UPDATE meta SET schema_version = ?", [SCHEMA_VERSION])
     _make_views(connection)
     connection.execute("COMMIT")
@@ -90,21 +98,37 @@ def registered(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame) -> Ite
 
 
 def widen(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    """Give `table` the columns that `rows` have and it lacks, of the type that SQL sees in them.
-
-    A metric is a DOUBLE unless it counts (`n_…`), so that a first batch of whole numbers does not
-    make later ones lose their fractions.
-    """
-    known = columns_of(connection, table)
+    """Make `table` take `rows`: see `fit`."""
     with registered(connection, rows.head(0)):
-        brought = columns_of(connection, "incoming")
-    new = {name: kind for name, kind in brought.items() if name not in known}
-    for name, kind in new.items():
+        fit(connection, table)
+
+
+def fit(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Give `table` the columns that `incoming` has and it lacks, of the type that SQL sees in them.
+
+    A metric is a DOUBLE unless it counts (`n_…`). A column of another type than before takes the
+    wider of both, so that no value is rounded: whole number, number, text.
+    """
+    known, changed = columns_of(connection, table), False
+    for name, kind in columns_of(connection, "incoming").items():
         is_metric = table == "result" and kind in _INTEGERS and not name.startswith("n_")
-        kept = "DOUBLE" if is_metric else kind
-        connection.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(name)} {kept}")
-    if new:
+        if name not in known:
+            kept = "DOUBLE" if is_metric else kind
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(name)} {kept}")
+        elif _width(kind) > _width(known[name]):
+            connection.execute(f"ALTER TABLE {table} ALTER {quoted(name)} TYPE {kind}")
+        else:
+            continue
+        changed = True
+    if changed:
         _make_views(connection)
+
+
+def _width(kind: str) -> int:
+    """Which types hold every value of another; equal for those that are no choice."""
+    if kind in _INTEGERS:
+        return 1
+    return {"BOOLEAN": 0, "FLOAT": 2, "DOUBLE": 2, "VARCHAR": 3}.get(kind, 3)
 
 
 def quoted(name: str) -> str:
@@ -116,6 +140,15 @@ def columns_of(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str
     """The SQL type of each column of a table or view, in its order."""
     rows = connection.execute(f"DESCRIBE {relation}").fetchall()
     return {str(row[0]): str(row[1]) for row in rows}
+
+
+def insert_answers(connection: duckdb.DuckDBPyConnection) -> None:
+    """Add the rows of `incoming` to `answer`, which fits; a run's earlier answer gives way."""
+    connection.execute("DELETE FROM answer WHERE run_id IN (SELECT run_id FROM incoming)")
+    connection.execute(
+        "INSERT INTO answer BY NAME SELECT incoming.*, named.deployment_id FROM incoming "
+        "LEFT JOIN (SELECT point_id, deployment_id FROM point) AS named USING (point_id)"
+    )
 
 
 def _make_views(connection: duckdb.DuckDBPyConnection) -> None:

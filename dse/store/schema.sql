@@ -1,6 +1,6 @@
 -- Tables of a store. SI units, named by each column; ids are hexadecimal blake2b-128.
--- `point` and `result` grow a column when a row brings one that they lack (dse/store/schema.py), so
--- only what every row has is declared here.
+-- `point` and `result` grow a column when a row brings one that they lack (dse/store/schema.py), and
+-- so does `answer` with the columns of both and a study's objectives; only what every row has is declared here.
 -- Tables that grow with the points have a key without an index: an index of a million keys costs
 -- more than the rows. Who writes has the file alone and adds no key twice (dse/store/schema.py).
 
@@ -37,7 +37,7 @@ CREATE TABLE run (
     cpu_s               DOUBLE,
     wall_s              DOUBLE,
     peak_rss_bytes      DOUBLE,
-    record              VARCHAR               -- JSON: funnel, provenance, notes
+    record              VARCHAR               -- JSON: `columns` of its answer
 );
 
 CREATE TABLE deployment (
@@ -99,12 +99,18 @@ CREATE TABLE answer (                         -- key: run_id, point_id
     run_id     VARCHAR NOT NULL,
     point_id   VARCHAR NOT NULL,
     physics_id VARCHAR,                       -- of the results that it was judged by
+    point      UBIGINT,                       -- row of the study's enumeration
+    structure  UBIGINT,                       -- and its structure there
+    status     VARCHAR,                       -- ok, or of its first replicate that failed
+    error      VARCHAR,
     feasible   BOOLEAN,                       -- keeps the SLO and the constraints
     on_front   BOOLEAN NOT NULL,
     front_rank INTEGER,                       -- 0 is the front
     is_tie     BOOLEAN,                       -- its replicates overlap those of another member
-    gpu        VARCHAR,                       -- of the point, and
-    rate       DOUBLE                         --   its mean output tok/s per GPU, to rank by
+    deployment_id VARCHAR,
+    gpu        VARCHAR,
+    n_replicates BIGINT,                      -- that its metrics and objectives are means of
+    output_tok_per_s_per_gpu DOUBLE           -- tok/s per GPU of all pools
 );
 
 CREATE TABLE certificate (

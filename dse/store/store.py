@@ -21,6 +21,7 @@ from dse.store.schema import (
     KEYS,
     SCHEMA_VERSION,
     WIDENING,
+    insert_answers,
     make,
     migrate,
     registered,
@@ -110,8 +111,7 @@ class Store:
         """
         if frame.is_empty():
             return
-        empty = [name for name, dtype in frame.schema.items() if dtype == pl.Null]
-        frame = frame.drop(empty)
+        frame = _without_nothing(frame)
         if "replicate" in frame.columns:
             frame = frame.with_columns(pl.col("replicate").cast(pl.Int32))
         with self._lock:
@@ -149,8 +149,24 @@ class Store:
         """Write rows at once, each in the place of the one with its key: a run's own record."""
         with self._lock:
             self.flush()
+            with self._writing() as connection, registered(connection, frame):
+                connection.execute(f"INSERT OR REPLACE INTO {table} BY NAME FROM incoming")
+
+    def answer(self, frame: pl.DataFrame) -> None:
+        """Write what a run answered: `run_id`, `point_id`, verdicts, axes, metrics, objectives.
+
+        Columns that `answer` does not have yet are added; an earlier answer of the run gives way.
+        """
+        frame = _without_nothing(frame)
+        with self._lock:
+            self.flush()
             with self._writing() as connection:
-                _replace(connection, table, frame)
+                # Rows of a commit that also adds columns would be written twice.
+                widen(connection, "answer", frame)
+                with registered(connection, frame):
+                    connection.execute("BEGIN")
+                    insert_answers(connection)
+                    connection.execute("COMMIT")
 
     def flush(self) -> None:
         """Write every waiting row in one commit; on an error all keep waiting."""
@@ -230,6 +246,11 @@ def _selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pl.DataFrame:
         raise UserError(f"SQL: {error}", "a query reads this store only") from error
 
 
+def _without_nothing(frame: pl.DataFrame) -> pl.DataFrame:
+    """`frame` without the columns that have no type, as none of their values is known."""
+    return frame.drop(name for name, dtype in frame.schema.items() if dtype == pl.Null)
+
+
 def _batches(pending: Sequence[tuple[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
     """Waiting rows by table, one a key.
 
@@ -265,16 +286,3 @@ def _append(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFram
             )
         fresh = f"FROM incoming ANTI JOIN {table} USING ({keys})"
         connection.execute(f"INSERT INTO {table} BY NAME {fresh}")
-
-
-def _replace(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    with registered(connection, rows):
-        if table not in GROWING:
-            connection.execute(f"INSERT OR REPLACE INTO {table} BY NAME FROM incoming")
-            return
-        keys = ", ".join(GROWING[table])
-        known = f"SELECT {table}.rowid FROM {table} SEMI JOIN incoming USING ({keys})"
-        connection.execute("BEGIN")
-        connection.execute(f"DELETE FROM {table} WHERE rowid IN ({known})")
-        connection.execute(f"INSERT INTO {table} BY NAME FROM incoming")
-        connection.execute("COMMIT")

@@ -12,47 +12,33 @@ CREATE OR REPLACE VIEW point_result AS
 SELECT point_id, physics_id, count(*) AS n_replicates, {means}
 FROM result WHERE status = 'ok' GROUP BY point_id, physics_id;
 
--- What the last run of each study answered: its simulated points.
+-- What the last run of each study answered: its simulated points. `answer` holds all of a row, so
+-- that one costs no look at the results.
 CREATE OR REPLACE VIEW answered AS
-SELECT last_run.study, answer.* EXCLUDE (run_id, physics_id, gpu, rate),
-       point.* EXCLUDE (point_id), point_result.* EXCLUDE (point_id, physics_id)
-FROM last_run
-JOIN answer USING (run_id)
-JOIN point USING (point_id)
-JOIN point_result ON point_result.point_id = answer.point_id
-                 AND point_result.physics_id = answer.physics_id;
-
--- What of it is most asked for. Chosen first, so that only the chosen points' results are averaged.
-CREATE OR REPLACE VIEW notable AS
-WITH members AS (
-    SELECT last_run.study, answer.* EXCLUDE (run_id) FROM last_run JOIN answer USING (run_id)
-),
-highest AS (SELECT study, gpu, max(rate) AS rate FROM members WHERE feasible GROUP BY study, gpu),
-chosen AS MATERIALIZED (
-    SELECT *, 'front' AS place FROM members WHERE on_front
-    UNION ALL
-    SELECT *, 'best of its GPU' AS place
-    FROM members SEMI JOIN highest USING (study, gpu, rate) WHERE feasible
-    QUALIFY row_number() OVER (PARTITION BY study, gpu ORDER BY rate DESC, point_id) = 1
-),
-means AS (
-    SELECT point_id, physics_id, count(*) AS n_replicates, {means}
-    FROM result SEMI JOIN chosen USING (point_id, physics_id)
-    WHERE status = 'ok' GROUP BY point_id, physics_id
-)
-SELECT chosen.* EXCLUDE (physics_id, on_front, front_rank, gpu, rate), point.* EXCLUDE (point_id),
-       means.* EXCLUDE (point_id, physics_id)
-FROM chosen
-JOIN point USING (point_id)
-JOIN means ON means.point_id = chosen.point_id AND means.physics_id = chosen.physics_id;
+SELECT last_run.study, answer.* EXCLUDE (run_id, physics_id, point, structure, status, error)
+FROM answer JOIN last_run USING (run_id)
+WHERE answer.status = 'ok';
 
 -- Its front.
 CREATE OR REPLACE VIEW front AS
-SELECT * EXCLUDE (place) FROM notable WHERE place = 'front';
+SELECT * EXCLUDE (on_front, front_rank) FROM answered WHERE on_front;
 
 -- Per study and GPU the feasible point of the highest output rate per GPU.
 CREATE OR REPLACE VIEW best_per_gpu AS
-SELECT * EXCLUDE (place, feasible, is_tie) FROM notable WHERE place = 'best of its GPU';
+WITH highest AS (
+    SELECT study, gpu, max(output_tok_per_s_per_gpu) AS output_tok_per_s_per_gpu
+    FROM answered WHERE feasible GROUP BY study, gpu
+)
+SELECT * EXCLUDE (feasible, on_front, front_rank, is_tie)
+FROM answered SEMI JOIN highest USING (study, gpu, output_tok_per_s_per_gpu)
+WHERE feasible
+QUALIFY row_number() OVER (PARTITION BY study, gpu ORDER BY point_id) = 1;
+
+-- Both in one.
+CREATE OR REPLACE VIEW notable AS
+SELECT *, 'front' AS place FROM front
+UNION ALL BY NAME
+SELECT *, 'best of its GPU' AS place FROM best_per_gpu;
 
 -- What removed points of each study, and how many.
 CREATE OR REPLACE VIEW why_not AS

@@ -264,7 +264,8 @@ UPDATE meta SET schema_version = 1;
 def test_an_older_schema_is_migrated_with_its_rows(path):
     with Store.open(path) as store:
         answered(store, rows(4).drop("tpot_mean_s"))
-        answer = store.query("SELECT * EXCLUDE (gpu, rate) FROM answer")
+        its = "run_id, point_id, physics_id, feasible, on_front, front_rank, is_tie"
+        answer = store.query(f"SELECT {its} FROM answer")
     with duckdb.connect(str(path)) as connection:
         connection.execute(SCHEMA_1)
         connection.register("kept", answer)
@@ -350,10 +351,9 @@ def answered(store, ids):
     gpu = pl.Series(["a", "a", "b", "b"])
     store.append(ids.select("point_id", gpu=gpu), "point")
     flags = {"feasible": [True, False, True, True], "on_front": [True, False, False, True]}
-    answer = ids.select("point_id", "physics_id", gpu=gpu, rate=rate + 5.0, run_id=pl.lit("new"))
-    answer = answer.with_columns(**{name: pl.Series(values) for name, values in flags.items()})
-    store.append(answer, "answer")
-    store.flush()
+    answer = ids.with_columns(gpu=gpu, run_id=pl.lit("new"), n_replicates=2)
+    answer = answer.with_columns(output_tok_per_s_per_gpu=rate + 5.0)
+    store.answer(answer.with_columns(**{name: pl.Series(values) for name, values in flags.items()}))
 
 
 def test_views_answer_for_the_last_run_of_a_study(store):
@@ -367,9 +367,34 @@ def test_views_answer_for_the_last_run_of_a_study(store):
     assert store.query("FROM answered").height == 4
 
 
+def test_a_point_that_failed_is_not_among_the_answered(store):
+    answered(store, rows(4).drop("tpot_mean_s"))
+    told = store.query("SELECT * EXCLUDE (deployment_id) FROM answer ORDER BY point_id")
+    store.answer(told.with_columns(status=pl.Series(["ok", "error", "ok", "ok"])))
+    assert store.query("FROM answer").height == 4
+    assert store.query("FROM answered").height == 3
+    assert set(store.query("SELECT place FROM notable")["place"]) == {"front", "best of its GPU"}
+
+
+def test_an_answer_brings_columns_of_its_own(store):
+    answered(store, rows(4))
+    told = store.query("SELECT * EXCLUDE (deployment_id) FROM answer")
+    store.answer(told.with_columns(usd_per_mtok_output=0.5, nothing=None))
+    assert store.query("FROM front")["usd_per_mtok_output"].to_list() == [0.5, 0.5]
+
+
+def test_a_fraction_after_whole_numbers_is_not_rounded(store):
+    for value in (2, 0.4, "auto"):
+        name = f"{value}".zfill(32)
+        store.append(pl.DataFrame([{"point_id": name, "req_per_s": value}]), "point")
+        store.flush()
+    found = store.query("FROM point ORDER BY point_id")["req_per_s"].to_list()
+    assert sorted(found) == ["0.4", "2.0", "auto"]
+
+
 def test_an_answer_written_again_takes_the_place_of_the_first(store):
     answered(store, rows(4))
-    again = store.query("FROM answer").with_columns(on_front=pl.lit(value=True))
-    store.replace(again, "answer")
+    told = store.query("SELECT run_id, point_id, physics_id, status, feasible FROM answer")
+    store.answer(told.with_columns(on_front=pl.lit(value=True)))
     assert store.query("SELECT run_id, point_id FROM answer").is_unique().all()
     assert store.query("FROM front").height == 4
