@@ -94,7 +94,7 @@ def _unusable(path: Path, error: duckdb.Error | str) -> StoreError:
             f"{path}: not a whole store: {text}",
             "it was left as it is; restore it from a copy, or choose another with --store",
         )
-    if "No space left" in text:
+    if any(each in text for each in ("No space left", "File too large", "uota exceeded")):
         return StoreError(f"{path}: {text}", "free space on that disk, then run again: it resumes")
     if "ermission denied" in text or "Read-only file system" in text:
         return StoreError(
