@@ -40,7 +40,7 @@ FITS: Final = (
     ),
     Fit(
         constants="prefill_gap, host times, elements_per_clock, hbm_share",
-        profile="trtllm@0.8",
+        profile="trtllm@0.8, and all but attention 0.10",
         rows="static batches of TensorRT-LLM 0.8 and 0.9, 239 rows",
         saw=_engine("trtllm") & _STATIC,
     ),

@@ -13,7 +13,8 @@ N_EXAMPLES: Final = 30
 _HEAD: Final = """## Thirty rows, read
 
 One row a model, GPU and engine, evenly over the residuals. *Simulated* is measured ÷ simulated: up
-to {slow} the server is as fast as its engine on that GPU, whatever the floor says.
+to {slow} the server is as fast as its engine on that GPU, whatever the floor says. MI300X and
+MI325X are priced from relatives: that they are slow may be our price.
 
 | model | GPU | engine | requests | step | floor | residual | opens above | MBU | simulated | \
 verdict | reading |

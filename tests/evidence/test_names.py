@@ -50,6 +50,7 @@ def test_gpus(text: str, name: str) -> None:
     ("name", "version", "label"),
     [
         ("tensorrt-llm", "v0.9.0", "trtllm@0.8"),
+        ("tensorrt-llm", "v0.17.0", "trtllm@0.10"),
         ("trt", "nvcr.io/nvidia/tensorrt-llm/release:1.2.0rc6.post2", "trtllm@1.1"),
         ("vllm", "0.12.0", "vllm@0.11"),
         ("vllm", "0.15.1", "vllm@0.14"),
