@@ -209,15 +209,17 @@ def calibrate_table(
     in_step: bool = False,
 ) -> list[SliceFit | Excluded]:
     """Fit a table in the documented schema (`dse.evidence.kernel_table`), measured on `gpu`, and
-    write its coefficients as `into`/<gpu>.json. `in_step`: measured inside an engine's steps.
+    write its coefficients as `into`/<gpu>.json, unless no slice could be fitted. `in_step`:
+    measured inside an engine's steps.
     """
     fits = [fit_slice(part, gpu) for part in read_kernel_table(path, gpu.name)]
     for each in fits:
         report(line(each))
-    into.mkdir(parents=True, exist_ok=True)
     kept = [each for each in fits if isinstance(each, SliceFit)]
-    table = replace(_table(gpu, kept, source=path.name), in_step=in_step)
-    write(into / f"{gpu.name}.json", table)
+    if kept:
+        into.mkdir(parents=True, exist_ok=True)
+        table = replace(_table(gpu, kept, source=path.name), in_step=in_step)
+        write(into / f"{gpu.name}.json", table)
     return fits
 
 

@@ -19,7 +19,7 @@ FROM answer
 JOIN point USING (point_id)
 JOIN point_result ON point_result.point_id = answer.point_id
                  AND point_result.physics_id = answer.physics_id
-LEFT JOIN deployment USING (deployment_id){first}
+LEFT JOIN deployment ON deployment.deployment_id = point.deployment_id{first}
 WHERE answer.run_id = '{run}'
 """
 _FIRST = """

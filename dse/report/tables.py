@@ -69,8 +69,8 @@ def table(
 
 def front_table(front: pl.DataFrame, subject: Subject) -> Table:
     """The front: what to launch, what it gives, what it costs; constant columns are left out."""
-    words = ["gpu", "n_gpus", "layout", "precision", "engine", "context", "batch", "concurrency"]
-    words = _varying(front, [*words, "req_per_s"])
+    words = ["model", "gpu", "n_gpus", "layout", "precision", "engine", *_facts(front)]
+    words = _varying(front, [*words, "context", "batch", "concurrency", "req_per_s"])
     latencies = [bound.column for bound in subject.bounds()]
     numbers = [each.column for each in subject.objectives]
     numbers += [*latencies, "goodput_req_per_s_per_gpu", "output_tok_per_s_per_gpu"]
@@ -84,8 +84,9 @@ def near_misses(frame: pl.DataFrame) -> Table:
     """The points that came nearest to being feasible, with what would make them so."""
     if frame.is_empty():
         return table(frame, [])
-    words = ["gpu", "n_gpus", "layout", "precision", "context", "batch", "concurrency", "req_per_s"]
-    columns = [*_varying(frame, words), "reason", "need", "limit_text", "margin", "remedy"]
+    words = ["model", "gpu", "n_gpus", "layout", "precision", "engine", *_facts(frame), "context"]
+    words = _varying(frame, [*words, "batch", "concurrency", "req_per_s"])
+    columns = [*words, "reason", "need", "limit_text", "margin", "remedy"]
     amounts = [
         (amount(demand, unit), amount(limit, unit))
         for demand, limit, unit in frame.select("demand", "limit", "unit").iter_rows()
@@ -104,6 +105,11 @@ def near_misses(frame: pl.DataFrame) -> Table:
     }
     percent = pl.format("{}%", (pl.col("margin") * 100).round(1))
     return table(shown.with_columns(margin=percent), columns, heads)
+
+
+def _facts(frame: pl.DataFrame) -> list[str]:
+    """Columns of varied facts, called by their path as in `engine.scheduler`."""
+    return [name for name in frame.columns if "." in name]
 
 
 def _varying(frame: pl.DataFrame, words: Sequence[str]) -> list[str]:

@@ -100,7 +100,8 @@ def _front(outcome: Outcome, about: Subject, width: int) -> "RenderableType":
     whole = front_table(outcome.front, about)
     shown = replace(whole, rows=whole.rows[:MOST_ROWS])
     more = outcome.front.height - MOST_ROWS
-    first = ["gpu", "layout", *(each.column for each in about.objectives)]
+    facts = [name for name in whole.columns if "." in name]
+    first = ["model", "gpu", "layout", *facts, *(each.column for each in about.objectives)]
     parts = [grid(shown, width, [*first, "concurrency", "req_per_s"])]
     if more > 0:
         parts.append(Text(f"  … and {more:,} more on the front", style="dim"))

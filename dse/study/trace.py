@@ -84,8 +84,13 @@ def _require_numbers(file: Path, frame: pl.DataFrame, names: Mapping[str, str | 
             faulty = ~((whole == whole.floor()) & (whole.abs() <= MOST_WHOLE))
             _refuse(file, frame, name, faulty, "write a whole number")
     name = names["arrival"]
-    if name is not None and frame.schema[name].is_numeric():
-        _refuse(file, frame, name, pl.col(name) < 0, "count from the start of the trace")
+    if name is None:
+        return
+    seconds = pl.col(name).cast(pl.Float64, strict=False)
+    # Texts are dates, unless one of them is a number.
+    if frame.schema[name].is_numeric() or frame.select(seconds.is_finite().any()).item():
+        early = ~(seconds.is_finite() & (seconds >= 0))
+        _refuse(file, frame, name, early, "count from the start of the trace")
 
 
 def _refuse(file: Path, frame: pl.DataFrame, name: str, faulty: pl.Expr, remedy: str) -> None:

@@ -37,6 +37,15 @@ def test_an_unmeasured_gpu_becomes_a_measured_one(tmp_path: Path) -> None:
     assert before.seconds(WIDE) != after.seconds(WIDE)
 
 
+def test_where_a_table_lies_does_not_count(tmp_path: Path) -> None:
+    ids = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        catalog = Catalog.load(root(tmp_path / name, "RTX-4090", families=("gemm",)))
+        ids.append(kernel_model(catalog.gpu("rtx-4090"), "vllm").physics_id)
+    assert ids[0] == ids[1]
+
+
 def test_a_shipped_table_prices_the_families_that_ones_own_lacks(tmp_path: Path) -> None:
     gpu = Catalog.load(root(tmp_path, "H100-SXM", families=("gemm",))).gpu("h100-sxm")
     own, shipped = kernel_model(gpu, "vllm"), kernel_model(Catalog.load().gpu("h100-sxm"), "vllm")

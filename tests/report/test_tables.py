@@ -66,3 +66,11 @@ def test_markdown_escapes_what_would_end_a_cell() -> None:
 
 def test_provenance_is_text(made: Outcome) -> None:
     assert ("versions", "dse 0.1.0, python 3.12") in provenance(made)
+
+
+def test_a_varied_fact_tells_rows_apart(made: Outcome) -> None:
+    kinds = ["static" if i % 2 else "chunked_prefill" for i in range(made.front.height)]
+    front = made.front.with_columns(pl.Series("engine.scheduler", kinds))
+    found = front_table(front, subject(made))
+    assert "engine.scheduler" in found.columns
+    assert "engine.scheduler" not in front_table(made.front, subject(made)).columns

@@ -68,6 +68,7 @@ def test_parquet_reads_as_csv_does(tmp_path):
         ("t.csv", "arrival_s,isl,osl\n0,1,2.5\n", "row 1, column osl: 2.5"),
         ("t.csv", "arrival_s,isl,osl\n0,99999999999999999999,1\n", "row 1, column isl"),
         ("t.csv", "arrival_s,isl,osl\n0,1,1\n-1,1,1\n", "row 2, column arrival_s: -1"),
+        ("t.csv", "arrival_s,isl,osl\n0,1,1\nnan,1,1\n", "row 2, column arrival_s: 'nan'"),
         ("t.csv", "arrival_s,isl,osl,priority\n0,1,1,high\n", "column priority: 'high'"),
         ("t.csv", "arrival_s,isl,osl\n0,1,\n", "row 1 is no request"),
         ("t.csv", "timestamp,arrival_s,isl,osl\n0,9,1,1\n", "arrival_s and timestamp both tell"),

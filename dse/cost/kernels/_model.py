@@ -1,6 +1,6 @@
 """Kernel models: the price list of one GPU, in three tiers."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -89,9 +89,8 @@ class FittedKernels:
     @property
     def physics_id(self) -> str:
         tables = [self.own] if self.own is not None else [table for table, _ in self.kin]
-        return digest(
-            (self.tier, self.gpu, self.asked, self.named, [table.digest for table in tables])
-        )
+        gpu = replace(self.gpu, kernel_table="")  # what the file says counts, not where it lies
+        return digest((self.tier, gpu, self.asked, self.named, [table.digest for table in tables]))
 
     def seconds(self, op: ComputeOp) -> Num:
         """Seconds of one run of `op`, launch included; 0 for an op without work. Array fields give
