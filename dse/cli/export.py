@@ -36,7 +36,7 @@ def export(
     """
     from dse.base.units import CountUnit
     from dse.catalog import Catalog
-    from dse.cli._deployment import deployment_of
+    from dse.cli._deployment import deployment_of, require_legal
     from dse.export import EXPORTERS, export
 
     catalog = Catalog.load()
@@ -46,6 +46,7 @@ def export(
         deployment, longest, notes = _stored(store, point, catalog)
     else:
         deployment = deployment_of(flags, catalog)
+        require_legal(deployment, flags.gpus)
     name = flags.engine or deployment.pools[0].engine.name
     kind = name.partition("@")[0].lower()
     if kind not in EXPORTERS:

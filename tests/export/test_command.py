@@ -129,6 +129,7 @@ def test_what_changed_since_the_run_is_said(
     ("arguments", "code", "message"),
     [
         ((*LLAMA[:4], "--layout", "tp=1"), 3, "vllm cannot start this: weights"),
+        ((*LLAMA[:-1], "6", "--layout", "tp=4"), 3, "6 GPUs % 4 GPUs of a replica = 2"),
         ((*LLAMA, "--layout", "tp=4", "--engine", "ideal"), 2, "nothing is exported for 'ideal'"),
         (("zz", "--store", "STORE"), 2, "'zz' is no point_id"),
         (("dd", "--store", "STORE"), 2, "has no point 'dd'"),
