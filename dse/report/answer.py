@@ -60,7 +60,7 @@ def answer(outcome: Outcome, subject: Subject) -> Answer:
         )
     return Answer(
         feasible=True,
-        title="Recommended",
+        title=f"Recommended: {_rule(subject)}",
         headline=sentence(best),
         point_id=str(best["point_id"]),
         facts=tuple(_facts(best, subject, outcome.study.catalog)),
@@ -70,6 +70,12 @@ def answer(outcome: Outcome, subject: Subject) -> Answer:
             ("Why not another", tuple(_rivals(outcome, subject, best))),
         ),
     )
+
+
+def _rule(subject: Subject) -> str:
+    """By what the answer was chosen from the front: the study's first objective."""
+    extreme = "highest" if subject.objectives[0].direction == "max" else "lowest"
+    return f"the {extreme} {subject.first.title}"
 
 
 def _nothing(outcome: Outcome, subject: Subject) -> str:

@@ -29,6 +29,7 @@ def test_the_best_row_is_the_answer(made: Outcome) -> None:
     found = answer(asked(made), subject(made))
     best = made.front.row(0, named=True)
     assert found.point_id == best["point_id"]
+    assert found.title == "Recommended: the highest output per GPU"
     assert found.headline.startswith("made-33b in bf16 with bf16 KV on 8 × h200-sxm, 1 replica of")
     facts = {fact.title: fact for fact in found.facts}
     assert facts["output per GPU"].value == f"{best['output_tok_per_s_per_gpu']:,.0f}"
