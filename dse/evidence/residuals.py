@@ -265,6 +265,17 @@ kernels compiled or tuned while serving; B200 with the same launch is within 10%
 held back by KV reserve, which the profile does not model |
 | Llama-3.1-8B FP8 on H200, vLLM 0.12 | 2–3.6 | TTFT and TPOT do not grow with the prompt: cached \
 prompts |
+
+## Order of layouts: what is still wrong
+
+Kendall τ is below 0.8 (accuracy.md has it). Taking overlapping repeats as ties and fitting \
+collectives anew
+moved it from 0.69 to 0.75. Pairs that stay reversed are gpt-oss and MiniMax on B200, attention \
+DP against
+TP, and Qwen3.5 at 128 requests, TP alone against TP with expert parallelism; one H100 pair of \
+MiniMax
+contradicts its neighbours of the same sweep. The exchange of tokens under attention DP is the \
+term to measure.
 """
 
 
