@@ -1,6 +1,6 @@
 """Frames as tables: the same columns and cells on the page, in Markdown and in the terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ __all__ = [
     "near_misses",
     "provenance",
     "table",
+    "varied",
 ]
 
 MOST_ROWS = 60
@@ -69,7 +70,7 @@ def table(
 
 def front_table(front: pl.DataFrame, subject: Subject) -> Table:
     """The front: what to launch, what it gives, what it costs; constant columns are left out."""
-    words = ["model", "gpu", "n_gpus", "layout", "precision", "engine", *_facts(front)]
+    words = ["model", "gpu", "n_gpus", "layout", "precision", "engine", *varied(front.columns)]
     words = _varying(front, [*words, "context", "batch", "concurrency", "req_per_s"])
     latencies = [bound.column for bound in subject.bounds()]
     numbers = [each.column for each in subject.objectives]
@@ -84,7 +85,16 @@ def near_misses(frame: pl.DataFrame) -> Table:
     """The points that came nearest to being feasible, with what would make them so."""
     if frame.is_empty():
         return table(frame, [])
-    words = ["model", "gpu", "n_gpus", "layout", "precision", "engine", *_facts(frame), "context"]
+    words = [
+        "model",
+        "gpu",
+        "n_gpus",
+        "layout",
+        "precision",
+        "engine",
+        *varied(frame.columns),
+        "context",
+    ]
     words = _varying(frame, [*words, "batch", "concurrency", "req_per_s"])
     columns = [*words, "reason", "need", "limit_text", "margin", "remedy"]
     amounts = [
@@ -107,9 +117,9 @@ def near_misses(frame: pl.DataFrame) -> Table:
     return table(shown.with_columns(margin=percent), columns, heads)
 
 
-def _facts(frame: pl.DataFrame) -> list[str]:
-    """Columns of varied facts, called by their path as in `engine.scheduler`."""
-    return [name for name in frame.columns if "." in name]
+def varied(columns: Iterable[str]) -> list[str]:
+    """The columns of varied facts, called by their path as in `engine.scheduler`."""
+    return [name for name in columns if "." in name]
 
 
 def _varying(frame: pl.DataFrame, words: Sequence[str]) -> list[str]:

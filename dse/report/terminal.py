@@ -9,7 +9,7 @@ from dse.report.answer import Answer, answer
 from dse.report.drawn import with_words
 from dse.report.record import Funnel, Outcome
 from dse.report.subject import Subject, subject
-from dse.report.tables import Table, front_table
+from dse.report.tables import Table, front_table, varied
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -100,8 +100,8 @@ def _front(outcome: Outcome, about: Subject, width: int) -> "RenderableType":
     whole = front_table(outcome.front, about)
     shown = replace(whole, rows=whole.rows[:MOST_ROWS])
     more = outcome.front.height - MOST_ROWS
-    facts = [name for name in whole.columns if "." in name]
-    first = ["model", "gpu", "layout", *facts, *(each.column for each in about.objectives)]
+    first = ["model", "gpu", "layout", *varied(whole.columns)]
+    first += [each.column for each in about.objectives]
     parts = [grid(shown, width, [*first, "concurrency", "req_per_s"])]
     if more > 0:
         parts.append(Text(f"  … and {more:,} more on the front", style="dim"))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dse.cli import main
+from tests import commands
 
 SWEEP = (
     "--model", "llama-2-7b", "--gpu", "h100-64gb", "--engine", "vllm@0.6",
@@ -13,10 +13,7 @@ SWEEP = (
 
 
 def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as stopped:
-        main(["advise", *arguments])
-    captured = capsys.readouterr()
-    return int(stopped.value.code or 0), captured.out, captured.err
+    return commands.run(capsys, "advise", *arguments)
 
 
 def test_json_has_the_keys_of_the_contract(capsys):

@@ -8,14 +8,12 @@ import pytest
 
 from dse.catalog import Catalog
 from dse.cli import main
+from tests import commands
 from tests.model.configs import PLAIN
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(["catalog", *(str(each) for each in arguments)])
-    captured = capsys.readouterr()
-    return int(stopped.value.code or 0), captured.out, captured.err
+    return commands.run(capsys, "catalog", *arguments)
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:

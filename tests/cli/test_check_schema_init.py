@@ -3,18 +3,9 @@
 import json
 from pathlib import Path
 
-import pytest
-
-from dse.cli import main
+from tests.commands import run
 
 ROOT = Path(__file__).parents[2]
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(each) for each in arguments])
-    captured = capsys.readouterr()
-    return int(stopped.value.code or 0), captured.out, captured.err
 
 
 def test_check_prints_sizes_and_exits_0(capsys):

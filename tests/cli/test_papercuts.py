@@ -5,18 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from dse.cli import main
 from dse.store import Store
+from tests.commands import run
 
 ROOT = Path(__file__).parents[2]
 LLAMA = ("--model", "llama-3.1-8b", "--gpu", "h100-sxm")
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(each) for each in arguments])
-    captured = capsys.readouterr()
-    return int(stopped.value.code or 0), captured.out, captured.err
 
 
 def project(folder: Path, **lines: str) -> Path:

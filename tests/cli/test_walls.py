@@ -9,7 +9,6 @@ import pytest
 
 from dse.base.errors import IllegalError, UserError
 from dse.catalog import Catalog
-from dse.cli import main
 from dse.cli._deployment import deployment_of, layout_of, require_legal, slo_of, workload_of
 from dse.cli._flags import DeploymentFlags, SLOFlags, WorkloadFlags
 from dse.hardware.dtype import DType
@@ -17,15 +16,9 @@ from dse.serving.arrivals import ClosedLoop, Poisson
 from dse.serving.layout import Layout
 from dse.serving.lengths import Uniform
 from dse.store import Store
+from tests.commands import run
 
 LLAMA = ("--model", "llama-3.1-8b", "--gpu", "h100-sxm")
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(each) for each in arguments])
-    captured = capsys.readouterr()
-    return int(stopped.value.code or 0), captured.out, captured.err
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:

@@ -85,13 +85,17 @@ def test_the_file_reads_back(tmp_path: pytest.TempPathFactory) -> None:
     assert read(path, Intervals) == found
 
 
-def test_bounds_of_a_deployment_stand_around_its_value() -> None:
+def dense_on_h200() -> Deployment:
     catalog = Catalog.load()
     gpu, model = catalog.gpu("h200-sxm"), catalog.model("qwen3-32b")
     fabric, engine = catalog.fabric(gpu.fabric), catalog.engine("vllm")
     pool = Pool(gpu=gpu, fabric=fabric, layout=Layout(tp=2), engine=engine)
     precision = precision_of(model, gpu, weights=DType.FP8, kv=DType.BF16)
-    asked = Deployment(model=model, precision=precision, pools=(pool,))
+    return Deployment(model=model, precision=precision, pools=(pool,))
+
+
+def test_bounds_of_a_deployment_stand_around_its_value() -> None:
+    asked = dense_on_h200()
     low, high = bounds(asked, "tpot_p99_s", 0.02)
     assert 0.0 < low < 0.02 < high
     low, high = bounds(asked, "output_tok_per_s_per_gpu", 900.0)
@@ -105,12 +109,7 @@ def test_what_ships_says_what_it_saw() -> None:
 
 
 def test_a_front_gets_bands_of_what_it_optimises() -> None:
-    catalog = Catalog.load()
-    gpu, model = catalog.gpu("h200-sxm"), catalog.model("qwen3-32b")
-    fabric, engine = catalog.fabric(gpu.fabric), catalog.engine("vllm")
-    pool = Pool(gpu=gpu, fabric=fabric, layout=Layout(tp=2), engine=engine)
-    precision = precision_of(model, gpu, weights=DType.FP8, kv=DType.BF16)
-    asked = Deployment(model=model, precision=precision, pools=(pool,))
+    asked = dense_on_h200()
     front = pl.DataFrame({"structure": [3, 4], "tpot_p99_s": [0.02, 0.03], "usd": [1.0, 2.0]})
     found = banded(front, {3: asked}, ("usd",))
     assert found.columns == ["structure", "tpot_p99_s", "usd", "lo_tpot_p99_s", "hi_tpot_p99_s"]

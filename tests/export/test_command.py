@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from dse.catalog import Catalog
-from dse.cli import main
 from dse.cli._deployment import deployment_of
 from dse.cli.export import flags_of
 from dse.export import EXPORTERS, parse
 from dse.run.identity import deployment_facts, deployment_id
 from dse.store import Store
+from tests import commands
 
 LLAMA = ("--model", "llama-3.3-70b", "--gpu", "h200-sxm", "--weights", "fp8", "--gpus", "8")
 TOGETHER = {
@@ -53,10 +53,7 @@ APART = {
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(["export", *arguments])
-    captured = capsys.readouterr()
-    return int(stopped.value.code or 0), captured.out, captured.err
+    return commands.run(capsys, "export", *arguments)
 
 
 @pytest.fixture
