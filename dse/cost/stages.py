@@ -28,7 +28,10 @@ class StepGrid:
         where an attention variant changes its slope.
         """
         engine, model = pool.engine, deployment.model
-        tokens = max(engine.max_num_batched_tokens, engine.max_num_seqs * q_tokens)
+        chunk = engine.max_num_batched_tokens
+        if not engine.scheduler.cuts_prompts:
+            chunk = max(chunk, model.max_context_tokens)
+        tokens = max(chunk, engine.max_num_seqs * q_tokens)
         context = octaves(model.max_context_tokens, start=64, halves_from=np.inf)
         context = np.concatenate([[1.0], context])
         kinks = {
@@ -42,7 +45,7 @@ class StepGrid:
             group=octaves(tokens * pool.layout.dp),
             seqs=octaves(engine.max_num_seqs, halves_from=16),
             context=np.unique(np.concatenate([context, sorted(kinks)])),
-            chunk=octaves(engine.max_num_batched_tokens, halves_from=128),
+            chunk=octaves(chunk, halves_from=128),
             q_tokens=q_tokens,
         )
 

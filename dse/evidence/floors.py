@@ -8,7 +8,6 @@ from dse.cost.account import decode_floor, prompt_floor_s
 from dse.cost.memory import rank_memory
 from dse.evidence.case import Case
 from dse.serving.arrivals import AllAtOnce
-from dse.serving.schedulers import ChunkedPrefill
 from dse.serving.workload import Workload
 
 __all__ = ["StepAsked", "by_floor", "step_asked"]
@@ -40,7 +39,7 @@ def step_asked(case: Case) -> StepAsked:
     n = in_flight / pool.n_replicas
     pool_tokens = rank_memory(case.deployment, pool).kv_pool_tokens() * pool.layout.dp
     most = [pool.engine.max_num_seqs * pool.layout.dp, pool_tokens / context]
-    if isinstance(pool.engine.scheduler, ChunkedPrefill):
+    if pool.engine.scheduler.cuts_prompts:
         # Steps of a full budget compute (isl + osl) ÷ osl tokens for each that they hand out.
         most.append(pool.engine.max_num_batched_tokens * pool.layout.dp * osl / (isl + osl))
     n = max(1.0, min(n, *most))

@@ -11,7 +11,6 @@ import numpy as np
 
 from dse.cost.step import StepCost
 from dse.search.envelope import Array, Hull, rising
-from dse.serving.schedulers import ChunkedPrefill
 from dse.sim.spec import PoolSpec
 
 
@@ -83,8 +82,7 @@ class Steps:
         rows = rows + np.interp(rank, t.draft_x, rising(line.draft))
         rows = rows + np.interp(rank, seqs, attention)
         budget = float(spec.limits.max_tokens)
-        if not isinstance(spec.scheduler, ChunkedPrefill):
-            # A prompt is computed whole, also one beyond the budget.
+        if not spec.scheduler.cuts_prompts:
             budget = max(budget, contexts[1])
         limit = max(dp * budget, n_top * q)
         m = np.unique(np.concatenate([t.token_x * dp, t.group_x, [1.0, limit]]))

@@ -21,7 +21,6 @@ from dse.search.dominance import Flags
 from dse.search.envelope import Array, Hull, rising
 from dse.search.offered import Offered
 from dse.search.steps import Line, Steps
-from dse.serving.schedulers import ChunkedPrefill
 from dse.sim.spec import PoolSpec
 
 # Batches of a table stand at most this far apart. Between two of them n / s(n) lies above its chord
@@ -184,7 +183,7 @@ def _alone(latency: Steps, contexts: tuple[float, float]) -> Hull:
     knots = np.unique(np.concatenate([t.token_x, t.group_x, [max(budget, contexts[1])]]))
     hull = Hull.below(knots, _chunk_s(knots, line, t))
     fewest = np.maximum(np.ceil(tokens / budget), 1.0)
-    if not isinstance(pool.scheduler, ChunkedPrefill):
+    if not pool.scheduler.cuts_prompts:
         fewest = np.ones_like(tokens)  # a prompt is computed whole
     host = pool.cost.host
     each = 0.0 if host.overlapped else host.step_s + host.request_s

@@ -20,7 +20,7 @@ from dse.sim.steady import steady
 from dse.sim.traffic import Requests, realised_requests
 
 # Raise it whenever a change moves any result; tests/sim/recorded.json holds it to that.
-SIM_VERSION = 1
+SIM_VERSION = 2
 
 Path = Literal["auto", "fast", "reference"]
 

@@ -16,6 +16,7 @@ from dse.model.ops import Collective
 from dse.serving.deployment import Deployment, SpeculativeDecoding
 from dse.serving.engine import EngineHost
 from dse.serving.layout import Layout
+from dse.serving.schedulers import PrefillFirst, Static
 from tests import worlds
 
 
@@ -108,6 +109,23 @@ def test_drafts_are_verified_and_paid_for() -> None:
     one, three = compiled(plain).seconds(load), compiled(drafting).seconds(load)
     assert one.latency_s < three.latency_s < 3 * one.latency_s
     assert compiled(drafting).q_tokens == 3
+
+
+@pytest.mark.parametrize("scheduler", [PrefillFirst(), Static()])
+def test_a_prompt_computed_whole_costs_the_same_whatever_the_budget(scheduler: Any) -> None:
+    """Such a prompt may be longer than the budget of a step: its attention grows with the square
+    all the same.
+    """
+    seconds = [
+        compiled(
+            worlds.deployment(
+                worlds.llama_8b(),
+                by=worlds.engine(scheduler=scheduler, max_num_batched_tokens=budget),
+            )
+        ).prefill_seconds(65536)
+        for budget in (512, 8192)
+    ]
+    assert seconds[0] == pytest.approx(seconds[1], rel=1e-9)
 
 
 def test_launch_overlap_never_goes_below_the_roofline() -> None:

@@ -56,9 +56,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduler:
-    """Decides over waiting and running requests; holds no state of its own."""
+    """Decides over waiting and running requests; holds no state of its own.
+
+    `cuts_prompts`: no step computes more prompt tokens than its budget. Without it a prompt is
+    computed whole, also one beyond the budget.
+    """
 
     cites: ClassVar[str] = ""
+    cuts_prompts: ClassVar[bool] = False
 
     def plan(self, queue: Queue, limits: Limits) -> Batch:
         """The batch of the next step, its blocks given."""

@@ -24,6 +24,7 @@ class ChunkedPrefill(Scheduler):
     """
 
     cites: ClassVar[str] = "arXiv:2403.02310"
+    cuts_prompts: ClassVar[bool] = True
 
     policy: Policy = "fcfs"
     reserve_prompt: bool = True
