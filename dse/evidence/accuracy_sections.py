@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from dse.catalog import Catalog
-from dse.evidence.coverage import coverage
+from dse.evidence.coverage import ALL, coverage
 from dse.evidence.measurement import read_measurements
 from dse.evidence.sweep import sweep_rows
 from dse.evidence.validate_saturation import sweep_scores
@@ -19,13 +19,15 @@ _METRICS: Final = {
     "tpot_s": "TPOT", "ttft_s": "TTFT", "e2e_s": "E2E", "output_tok_per_s": "output throughput",
     "total_tok_per_s": "total throughput",
 }  # fmt: skip
+_LABELS: Final = {**_METRICS, ALL: "all metrics"}
 _FEWEST_SWEEP_ROWS: Final = 30
 _INTERVALS: Final = """## Stated 80% intervals
 
 Share of rows inside the interval stated for them: made from all rows, without the rows of the same
 GPU and model, and without the rows of the same source. A decision about hardware or a model that
-nobody measured is of the second kind, so the quantiles are chosen to hold 80% there. A source left
-out shows how much depends on who measured: engines of other ages, other clients.
+nobody measured is of the second kind, so the quantiles are those for which the first and the second
+share are nearest to 80%. A source left out shows how much depends on who measured: engines of other
+ages, other clients.
 
 | engine | metric | rows | seen | GPU and model left out | source left out |
 |---|---|---:|---:|---:|---:|
@@ -48,7 +50,7 @@ _SLIM: Final = (
 def coverage_section(rows: pl.DataFrame) -> str:
     """Coverage by engine and metric; `rows` as for `coverage`."""
     lines = [
-        f"| {each.engine} | {_METRICS[each.metric]} | {each.n} | {_share(each.seen)} | "
+        f"| {each.engine} | {_LABELS[each.metric]} | {each.n} | {_share(each.seen)} | "
         f"{_share(each.pair_out)} | {_share(each.source_out)} |\n"
         for each in coverage(rows, tuple(_METRICS))
     ]

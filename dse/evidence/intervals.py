@@ -2,10 +2,11 @@
 
 A residual is measured ÷ predicted. Two of its quantiles over the rows of an engine and a model
 class (dense, or experts) are factors on any prediction of that kind; an engine or class without
-enough rows takes the quantiles of all. Rows of one GPU and model err together, so the 10% and 90%
-quantiles of all rows hold fewer of a pair that was not among them: the quantiles are those that
-hold 80% of each pair when they come from the other pairs. The file says how many rows each pair of
-factors saw.
+enough rows takes the quantiles of all. Rows of one GPU and model err together, so quantiles that
+hold 80% of the rows that they come from hold fewer of a pair that was not among them: of the two
+shares the one that is further from 80% decides. Where a kind of rows is biased as a whole, the
+factors are widened to hold 1: the bias of the rows at hand need not be that of a deployment. The
+file says how many rows each pair of factors saw.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ __all__ = [
     "limits",
     "ratios",
     "to_yaml",
+    "wider",
     "with_bounds",
 ]
 
 ANY: Final = "any"
 FEWEST: Final = 30
 SHARE: Final = 0.8
-_TAILS: Final = (0.1, 0.09, 0.08, 0.07, 0.06, 0.05, 0.04, 0.03)
+_TAILS: Final = tuple(0.005 * i for i in range(28, 5, -1))
 _FEWEST_GROUPS: Final = 3
 _FILE: Final = "intervals.yaml"
 
@@ -72,9 +74,13 @@ class Intervals:
     def of(self, engine: str, model_class: str, metric: str) -> Factors | None:
         """The factors of the narrowest kind that has them."""
         known = {(each.engine, each.model_class, each.metric): each for each in self.factors}
-        asked = ((engine, model_class), (engine, ANY), (ANY, model_class), (ANY, ANY))
-        found = (known.get((*pair, metric)) for pair in asked)
+        found = (known.get((*pair, metric)) for pair in wider(engine, model_class))
         return next((each for each in found if each is not None), None)
+
+
+def wider(engine: str, model_class: str) -> tuple[tuple[str, str], ...]:
+    """The kinds whose factors serve an engine and a model class, the narrowest first."""
+    return (engine, model_class), (engine, ANY), (ANY, model_class), (ANY, ANY)
 
 
 @lru_cache(maxsize=1)
@@ -88,13 +94,11 @@ def bounds(deployment: Deployment, metric: str, value: float) -> tuple[float, fl
 
     `metric` is one of `METRICS`, or a percentile of one (`ttft_p99_s`) or a rate per GPU, which
     take the factors of the metric that they are of. Without factors the interval is (0, infinity).
-    Where a kind of rows is biased as a whole, the interval is widened to hold the value itself: the
-    bias of the rows at hand need not be that of this deployment.
     """
     found = intervals().of(deployment.pool("decode").engine.name, _class(deployment), _base(metric))
     if found is None:
         return 0.0, float("inf")
-    return value * min(found.low, 1.0), value * max(found.high, 1.0)
+    return value * found.low, value * found.high
 
 
 def with_bounds(
@@ -151,21 +155,32 @@ def ratios(rows: pl.DataFrame, metric: str) -> pl.DataFrame:
 
 
 def limits(ratio: Ratios, group: Groups) -> tuple[float, float]:
-    """The quantiles of `ratio` that hold 80% of the rows of a group by the rows of the others."""
+    """Quantiles of `ratio`, widened to hold 1, with about 80% inside: of the rows that they come
+    from, and of each group by those of the others, whichever share is further away.
+    """
     names = np.unique(group)
-    chosen = _TAILS[0]
+    chosen = (1.0 - SHARE) / 2.0
     if len(names) >= _FEWEST_GROUPS:
         parts = [(ratio[group == name], ratio[group != name]) for name in names]
-        chosen = next((tail for tail in _TAILS if _held(parts, tail) >= SHARE), _TAILS[-1])
-    low, high = np.quantile(ratio, (chosen, 1.0 - chosen))
-    return float(low), float(high)
+        everything = [(ratio, ratio)]
+
+        def off(tail: float) -> float:
+            return max(abs(_held(each, tail) - SHARE) for each in (parts, everything))
+
+        chosen = min(_TAILS, key=off)
+    return _widened(ratio, chosen)
+
+
+def _widened(ratio: Ratios, tail: float) -> tuple[float, float]:
+    low, high = np.quantile(ratio, (tail, 1.0 - tail))
+    return min(float(low), 1.0), max(float(high), 1.0)
 
 
 def _held(parts: Iterable[tuple[Ratios, Ratios]], tail: float) -> float:
     """Share of rows inside the quantiles of the rows of the other groups."""
     inside = n = 0
     for own, others in parts:
-        low, high = np.quantile(others, (tail, 1.0 - tail))
+        low, high = _widened(others, tail)
         inside += int(np.count_nonzero((own >= low) & (own <= high)))
         n += len(own)
     return inside / n

@@ -1,5 +1,7 @@
 """Stated intervals: quantiles of residuals, the narrowest kind that has them."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -57,13 +59,30 @@ def test_pairs_that_err_together_widen_the_interval_until_it_holds_a_new_one() -
 
 def test_coverage_of_rows_left_out() -> None:
     alike = pl.concat([rows(200, gpu=name) for name in "abcde"])
-    (found,) = coverage(alike, ("tpot_s",))
-    assert (found.engine, found.n) == ("vllm", 1000)
+    found, total = coverage(alike, ("tpot_s",))
+    assert (found.engine, found.metric, found.n) == ("vllm", "tpot_s", 1000)
+    assert replace(total, metric="tpot_s") == found
     assert found.seen == pytest.approx(0.8, abs=0.01)
     assert found.pair_out == pytest.approx(0.8, abs=0.01)
     stranger = pl.concat([alike, rows(200, gpu="f", bias=3.0)])
-    (other,) = coverage(stranger, ("tpot_s",))
+    other, _ = coverage(stranger, ("tpot_s",))
     assert other.pair_out < other.seen
+
+
+def test_a_few_rows_are_judged_by_the_interval_that_is_stated_for_them() -> None:
+    """Ten rows of a class take the factors of their engine, not those of the class elsewhere."""
+    other = rows(1000, "sglang").with_columns(pl.lit("MoE").alias("class"))
+    few = rows(10, "vllm", spread=0.01, bias=2.0)
+    own = rows(40, "vllm", spread=0.01, bias=2.0).with_columns(pl.lit("MoE").alias("class"))
+    elsewhere = rows(1000, "sglang")
+    found = coverage(pl.concat([other, few, own, elsewhere]), ("tpot_s",))
+    assert next(each.seen for each in found if each.engine == "vllm") > 0.7
+
+
+def test_a_bias_widens_the_interval_to_the_prediction_itself() -> None:
+    found = fitted(rows(100, bias=2.0), "here").of("vllm", "dense", "tpot_s")
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((1.0, 2.32), abs=0.01)
 
 
 def test_a_gpu_is_one_pair_however_it_is_written() -> None:
