@@ -94,7 +94,7 @@ def show(
     where = Path(store) if store is not None else store_path(asked.path)
     if not where.exists():
         raise StoreError(f"{where} does not exist", f"dse run {asked.path}")
-    with Store.open(where) as opened:
+    with Store.open(where, read_only=True) as opened:
         return Report(stored(asked, opened))
 
 

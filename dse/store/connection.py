@@ -23,21 +23,26 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextmanager
 def connected(
-    path: Path, *, read_only: bool, patience_s: float
+    path: Path, *, read_only: bool, patience_s: float, named: Path | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for the length of the block; waits up to `patience_s` seconds for the holder.
+    Errors speak of `named` where `path` is a draft of it.
 
     Raises `StoreError`: locked (the holder's process id is named), damaged, foreign, unreadable, or
     full disk. A file that does not exist is made unless `read_only`.
     """
     with _ONE_AT_A_TIME:
-        connection = _patiently(path, read_only=read_only, patience_s=patience_s)
+        said = named or path
+        try:
+            connection = _patiently(path, read_only=read_only, patience_s=patience_s)
+        except duckdb.Error as error:
+            raise _unusable(said, error) from error
         try:
             yield connection
         except (duckdb.IOException, duckdb.FatalException, duckdb.InternalException) as error:
-            raise _unusable(path, error) from error
+            raise _unusable(said, error) from error
         finally:
-            _close(connection, path)
+            _close(connection, said)
 
 
 def refuse_foreign(path: Path) -> None:
@@ -61,7 +66,7 @@ def _patiently(path: Path, *, read_only: bool, patience_s: float) -> duckdb.Duck
             return duckdb.connect(str(path), read_only=read_only, config=config)
         except duckdb.Error as error:
             if not _is_lock(error):
-                raise _unusable(path, error) from error
+                raise
             if time.monotonic() >= deadline:
                 raise _locked(path, error, patience_s) from error
         time.sleep(_PAUSE_S)
@@ -98,7 +103,8 @@ def _unusable(path: Path, error: duckdb.Error | str) -> StoreError:
         return StoreError(f"{path}: {text}", "free space on that disk, then run again: it resumes")
     if "ermission denied" in text or "Read-only file system" in text:
         return StoreError(
-            f"{path}: {text}", "make its folder writable, or choose another with --store"
+            f"{path}: cannot be written: permission denied or a read-only disk",
+            "make it and its folder writable, or choose another with --store",
         )
     if "storage version" in text or "version number" in text:
         return StoreError(f"{path}: {text}", "open it with the DuckDB release that wrote it")

@@ -46,7 +46,7 @@ def make(path: Path) -> None:
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with connected(draft, read_only=False, patience_s=0.0) as connection:
+        with connected(draft, read_only=False, patience_s=0.0, named=path) as connection:
             connection.execute(_text("schema.sql"))
             connection.execute("INSERT INTO meta VALUES (?, ?)", [APPLICATION, SCHEMA_VERSION])
             _make_views(connection)

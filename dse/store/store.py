@@ -39,13 +39,20 @@ _READER_PATIENCE_S = 2.0
 class Store:
     """Results by `(point_id, replicate, physics_id)`; rows wait up to `flush_interval_s` seconds.
 
-    Use it as a context manager: leaving the block flushes. A flush that fails keeps its rows.
+    Use it as a context manager: leaving the block flushes. A flush that fails keeps its rows. One
+    that is `read_only` keeps rows in memory alone, so that another's store can be read.
     """
 
     def __init__(
-        self, path: Path, *, flush_interval_s: float = 5.0, lock_timeout_s: float = 60.0
+        self,
+        path: Path,
+        *,
+        flush_interval_s: float = 5.0,
+        lock_timeout_s: float = 60.0,
+        read_only: bool = False,
     ) -> None:
         self.path = path
+        self._read_only = read_only
         self._flush_interval_s = flush_interval_s
         self._lock_timeout_s = lock_timeout_s
         self._lock = threading.RLock()
@@ -56,7 +63,12 @@ class Store:
 
     @classmethod
     def open(
-        cls, path: str | Path, *, flush_interval_s: float = 5.0, lock_timeout_s: float = 60.0
+        cls,
+        path: str | Path,
+        *,
+        flush_interval_s: float = 5.0,
+        lock_timeout_s: float = 60.0,
+        read_only: bool = False,
     ) -> "Store":
         """The store at `path`, made if there is none and migrated if it is older.
 
@@ -64,7 +76,12 @@ class Store:
         longer than `lock_timeout_s` seconds; such a file stays as it is.
         """
         resolved = Path(path).expanduser().absolute()
-        store = cls(resolved, flush_interval_s=flush_interval_s, lock_timeout_s=lock_timeout_s)
+        store = cls(
+            resolved,
+            flush_interval_s=flush_interval_s,
+            lock_timeout_s=lock_timeout_s,
+            read_only=read_only,
+        )
         if not resolved.exists():
             if not resolved.parent.is_dir():
                 raise StoreError(
@@ -120,7 +137,7 @@ class Store:
             self._waiting_bytes += frame.estimated_size()
             if self._waiting_bytes > _MOST_WAITING_BYTES:
                 self.flush()
-            elif self._timer is None:
+            elif self._timer is None and not self._read_only:
                 self._timer = threading.Timer(self._flush_interval_s, self._flush_in_time)
                 self._timer.daemon = True
                 self._timer.start()
@@ -174,7 +191,7 @@ class Store:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            if not self._pending:
+            if not self._pending or self._read_only:
                 return
             batches = _batches(self._pending)
             with self._writing() as connection:

@@ -288,10 +288,20 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_a_read_only_folder_is_named(tmp_path):
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(StoreError, match=r"writable|denied"):
+        with pytest.raises(StoreError, match=r"dse\.duckdb: cannot be written: permission denied"):
             Store.open(tmp_path / "dse.duckdb")
     finally:
         tmp_path.chmod(0o700)
+
+
+def test_a_store_that_is_only_read_stays_as_it_is(store):
+    store.append(rows(2))
+    store.flush()
+    before = store.path.read_bytes()
+    with Store.open(store.path, read_only=True) as reader:
+        reader.append(rows(3))
+        assert reader.results(rows(3).select("point_id", "replicate", "physics_id")).height == 3
+    assert store.path.read_bytes() == before
 
 
 def test_a_query_reads_and_cannot_write(store):
