@@ -25,7 +25,8 @@ from dse.search.envelope import Array
 from dse.search.loop import closed_loop_tpot_s
 from dse.search.loop_bound import RUNG as LOOP_RUNG
 from dse.search.loop_bound import LoopBound
-from dse.search.offered import Offered
+from dse.search.offered import Offered, attainment_at_most
+from dse.search.prefix import most_on_time
 from dse.search.priced import Latencies, likely_missed, price, terms_of
 from dse.search.question import Bound
 from dse.search.schedule import Schedule, Terms, schedule
@@ -137,16 +138,29 @@ class EngineBound:
         """The bounds of `METRICS` of one run."""
         spec, offered = self._spec(structure), self._asked((workload, replicate))
         found = None
-        if is_laid_out and spec is not None and len(spec.pools) > 1:
-            # Nothing can be laid out: what the rung before said stands.
-            return self._of_run(structure, workload, replicate, is_laid_out=False)
-        if spec is not None and offered is not None and is_laid_out:
-            found = self._metrics(spec, offered, (workload, replicate))
-        elif spec is not None and offered is not None:
+        if spec is not None and offered is not None and not is_laid_out:
             found = optimistic(spec, offered, self.slo, _nothing)
+        elif spec is not None and offered is not None:
+            found = self._laid_out(spec, offered, (workload, replicate))
+            if found is None:
+                return self._short(structure, workload, replicate)
         return tuple(found.get(name) if found else None for name in METRICS)
 
-    def _metrics(self, spec: RunSpec, offered: Offered, key: Key) -> dict[str, float] | None:
+    def _short(self, structure: int, workload: Workload, replicate: int) -> tuple[Any, ...]:
+        """Nothing can be laid out: what the rung before said, and what a shorter run proves."""
+        known = self._of_run(structure, workload, replicate, is_laid_out=False)
+        spec, offered = self._spec(structure), self._asked((workload, replicate))
+        place = METRICS.index("slo_attainment")
+        box = known[place]
+        if self.slo is None or spec is None or offered is None or box is None:
+            return known
+        if not (offered.is_plain and offered.concurrency and offered.means_cover_all):
+            return known
+        asked = (workload, replicate)
+        share = most_on_time(self.deployments[structure], spec, asked, offered, self.slo)
+        return (*known[:place], min(box, share), *known[place + 1 :])
+
+    def _laid_out(self, spec: RunSpec, offered: Offered, key: Key) -> dict[str, float] | None:
         def laid_out(part: Offered, terms: Terms) -> Schedule | None:
             whole = (*key, offered.n // part.n, terms)
             if whole not in self._schedules:
@@ -154,7 +168,12 @@ class EngineBound:
                 _forget(self._schedules, _KEPT_CELLS)
             return self._schedules[whole]
 
-        return optimistic(spec, offered, self.slo, laid_out)
+        if not spec.admits(int(offered.isl.max()), int(offered.osl.max())):
+            return None
+        one, part = one_of_equals(spec, offered)
+        exact = _exact(one, part, laid_out)
+        asked = self.slo or SLO(attainment=0.0)
+        return None if exact is None else _of_latencies(one, part, exact, asked)
 
     def _spec(self, structure: int) -> RunSpec | None:
         if structure not in self._specs:
@@ -227,7 +246,8 @@ def optimistic(
     late = 1.0 - served_in_time(cases[0], latency[0], offered, asked.ttft_s)
     good = _share_good(first, alone, first + alone * (offered.osl - 1.0), asked)
     if offered.means_cover_all:
-        found["slo_attainment"] = min(good, 1.0 - late)
+        most = min(good, 1.0 - late) * offered.n
+        found["slo_attainment"] = attainment_at_most(most, offered.n)
     return found
 
 
@@ -260,11 +280,12 @@ def _of_latencies(spec: RunSpec, offered: Offered, found: Latencies, slo: SLO) -
     decoding = offered.osl > 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
         tpot = np.where(decoding, (found.e2e_s - found.ttft_s) / (offered.osl - 1.0), np.nan)
+    good = _share_good(found.ttft_s, tpot, found.e2e_s, slo)
     metrics = _rates(spec, offered, found.duration_s) | {
         "ttft_mean_s": float(found.ttft_s.mean()),
         "ttft_p99_s": float(np.percentile(found.ttft_s, 99)),
         "e2e_mean_s": float(found.e2e_s.mean()),
-        "slo_attainment": _share_good(found.ttft_s, tpot, found.e2e_s, slo),
+        "slo_attainment": attainment_at_most(good * offered.n, offered.n),
     }
     if decoding.any():
         metrics["tpot_mean_s"] = float(tpot[decoding].mean())

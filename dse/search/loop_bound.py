@@ -14,7 +14,7 @@ import polars as pl
 
 from dse.cost.memo import Memo
 from dse.search.envelope import Array
-from dse.search.offered import Offered
+from dse.search.offered import Offered, attainment_at_most
 from dse.search.trade import CORNERS, Asked, Loops, Rates, coarse
 from dse.serving.slo import SLO
 from dse.serving.workload import Workload
@@ -49,6 +49,7 @@ class _Case:
     asked: Asked
     prompts: "_Prompts"
     n_decode: int
+    is_shared: bool
     n_gpus: int
     transfer_s: float
     idle_watts: float
@@ -79,7 +80,8 @@ class _Prompts:
             # See `dse.search.work.served_in_time`.
             most = (slo.ttft_s * _SLACK - arrival_s) / token_s
             served = int(np.searchsorted(asked.first_burst, most, side="right"))
-            in_time = 1.0 - (len(asked.first_burst) - served) / asked.n
+            late = len(asked.first_burst) - served
+            in_time = attainment_at_most(asked.n - late, asked.n)
         return cls(
             token_s=token_s,
             alone_s=mean_s,
@@ -179,6 +181,7 @@ class LoopBound:
             asked=asked,
             prompts=prompts[key][1],
             n_decode=last.n_replicas // copies,
+            is_shared=len(spec.pools) == 1,
             n_gpus=spec.n_gpus // copies,
             transfer_s=spec.transfer_s(int(asked.shortest)),
             idle_watts=sum(pool.watts[0] * pool.n_gpus for pool in spec.pools) / copies,
@@ -216,17 +219,27 @@ def _metrics(cases: list[_Case], slo: SLO | None, *, keeps: bool) -> dict[str, A
     n, steps = column(lambda c: c.asked.n), column(lambda c: c.asked.decode_steps)
     transfer_s = column(lambda c: c.transfer_s)
     before_s = column(lambda c: c.prompts.alone_s) + transfer_s
+    concurrency, replicas = column(lambda c: c.asked.concurrency), column(lambda c: c.n_decode)
+    new, q = column(lambda c: c.asked.new), decode.pool.limits.q_tokens
+    busy_s, extra_s = new * column(lambda c: c.prompts.token_s), np.zeros(len(cases))
+    is_shared = column(lambda c: c.is_shared)
+    for each in decode.shared:
+        added_s = each.added_s(n, new, q * steps) * is_shared
+        if decode.pool.pp == 1:
+            extra_s = added_s
+        stage_s = (steps / each.per_s.at(concurrency / replicas) + added_s) / replicas
+        busy_s = np.maximum(busy_s, stage_s)
     loops = Loops(
         rates=decode,
         n=n,
         steps=steps,
         beyond=column(lambda c: c.asked.context_sum) - decode.contexts[0] * steps,
-        concurrency=column(lambda c: c.asked.concurrency),
-        replicas=column(lambda c: c.n_decode),
+        concurrency=concurrency,
+        replicas=replicas,
         before_s=before_s,
-        busy_s=column(lambda c: c.asked.new * c.prompts.token_s),
+        busy_s=busy_s,
+        extra_s=extra_s,
     )
-    q = decode.pool.limits.q_tokens
     longest = column(lambda c: c.asked.longest_decode)
     if keeps and slo is not None and slo.tpot_s is not None and q == 1:
         # The requests that may be late are, at worst, the longest ones.

@@ -7,6 +7,7 @@ import numpy as np
 from dse.search.envelope import Array
 from dse.serving.workload import Workload
 from dse.sim import Requests, realised_requests
+from dse.sim.sketch import MAX_SAMPLES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +92,14 @@ class Offered:
     def pairs(self) -> float:
         """Causal (query, key) pairs of the prompts."""
         return float((self.isl**2 - (self.isl - self.new) ** 2).sum() / 2.0)
+
+
+def attainment_at_most(good: float, n: int) -> float:
+    """The attainment that is read of `n` requests of which `good` meet the SLO, at most: of long
+    runs every k-th is kept, and those may be the good ones.
+    """
+    stride = -(-n // MAX_SAMPLES) or 1
+    return min(1.0, good / -(-n // stride))
 
 
 def _new(requests: Requests, isl: Array) -> Array:

@@ -53,8 +53,9 @@ class Steps:
     batches (of a replica) up to `n_top`.
 
     `n` are batches between which everything is linear, `decode_s` the least seconds of a step that
-    decodes so many, without `kv_s` per token of context; `tokens_s` is the hull of seconds by
-    tokens of a step, `rows_s` that of seconds by batch.
+    decodes so many, without `kv_s` per token of context; `lowest_s` is the same with the contexts
+    as low as they get, to which nothing may be added; `tokens_s` is the hull of seconds by tokens
+    of a step, `rows_s` that of seconds by batch.
     """
 
     spec: PoolSpec
@@ -62,6 +63,7 @@ class Steps:
     line: Line
     n: Array
     decode_s: Array
+    lowest_s: Array
     kv_s: float
     tokens_s: Hull
     rows_s: Hull
@@ -70,7 +72,8 @@ class Steps:
     def of(cls, spec: PoolSpec, line: Line, contexts: tuple[float, float], n_top: float) -> "Steps":
         """The minorants of `line`."""
         t, q, dp = spec.cost.tables, spec.limits.q_tokens, spec.dp
-        seqs, kv_s, attention = _attention(t.decode_x, t.decode_y, line.decode, contexts, n_top, dp)
+        seqs, (values, at) = t.decode_x, _decoding(t.decode_y, line.decode, contexts)
+        kv_s, attention = _attention(seqs, values, at, n_top, dp)
         n = np.unique(
             np.concatenate(
                 [t.token_x * dp / q, t.group_x / q, t.head_x * dp / q, seqs * dp, [1.0, n_top]]
@@ -80,6 +83,7 @@ class Steps:
         rank = np.maximum(n / dp, 1.0)
         rows = np.interp(q * rank, t.head_x, rising(line.head))
         rows = rows + np.interp(rank, t.draft_x, rising(line.draft))
+        least = rows + np.interp(rank, seqs, rising(values.min(axis=1)))
         rows = rows + np.interp(rank, seqs, attention)
         budget = float(spec.limits.max_tokens)
         if not spec.scheduler.cuts_prompts:
@@ -92,23 +96,22 @@ class Steps:
         # Under DP the rank with most prompt tokens need not be the one with most requests.
         bottom = np.concatenate([[line.head[0]], rows]) if dp == 1 else np.zeros(len(n) + 1)
         batches = np.concatenate([[0.0], n])
+        by_tokens = _by_tokens(spec, line, q * n) + fixed + each * n
         return cls(
             spec=spec,
             contexts=contexts,
             line=line,
             n=n,
-            decode_s=cls._by_tokens(spec, line, q * n) + rows + fixed + each * n,
+            decode_s=by_tokens + rows,
+            lowest_s=by_tokens + least,
             kv_s=kv_s,
-            tokens_s=Hull.below(m, cls._by_tokens(spec, line, m)),
+            tokens_s=Hull.below(m, _by_tokens(spec, line, m)),
             rows_s=Hull.below(batches, bottom + fixed + each * batches),
         )
 
-    @staticmethod
-    def _by_tokens(spec: PoolSpec, line: Line, tokens: Array) -> Array:
-        t = spec.cost.tables
-        own = np.interp(np.maximum(tokens / spec.dp, 1.0), t.token_x, rising(line.token))
-        found: Array = own + np.interp(tokens, t.group_x, rising(line.group))
-        return found
+    def by_tokens(self, tokens: Array) -> Array:
+        """Seconds of what a step takes by its tokens, at least."""
+        return _by_tokens(self.spec, self.line, tokens)
 
     def seconds(self, n: Array, context: Array) -> Array:
         """Seconds of a step that decodes `n` requests of mean context `context`, at least.
@@ -117,11 +120,17 @@ class Steps:
         context given, which must then be the lowest.
         """
         reads = self.kv_s * n / self.spec.dp * context
-        found: Array = np.interp(n, self.n, rising(self.decode_s)) + reads
+        return self._hosted(n, np.interp(n, self.n, rising(self.decode_s)) + reads)
+
+    def at_lowest(self, n: Array) -> Array:
+        """Seconds of a step that decodes `n` requests, at least, whatever their contexts."""
+        return self._hosted(n, np.interp(n, self.n, rising(self.lowest_s)))
+
+    def _hosted(self, n: Array, gpu_s: Array) -> Array:
         host = self.spec.cost.host
-        if host.overlapped:
-            found = np.maximum(found, host.step_s + host.request_s * n / self.spec.dp)
-        return found
+        if not host.overlapped:
+            return gpu_s
+        return np.maximum(gpu_s, host.step_s + host.request_s * n / self.spec.dp)
 
     def full_s(self) -> float:
         """Seconds of a step in which the tokens of one rank use up its budget, at least."""
@@ -172,21 +181,32 @@ class Steps:
         return rho, np.maximum(excess.max(axis=(1, 2)), 0.0)
 
 
-def _attention(
-    seqs: Array, contexts: Array, table: Array, span: tuple[float, float], n_top: float, dp: int
-) -> tuple[Array, float, Array]:
-    """(n, κ, u): attention of n sequences of a rank on mean context c takes ≥ u(n) + κ·n·c.
+def _by_tokens(spec: PoolSpec, line: Line, tokens: Array) -> Array:
+    t = spec.cost.tables
+    own = np.interp(np.maximum(tokens / spec.dp, 1.0), t.token_x, rising(line.token))
+    found: Array = own + np.interp(tokens, t.group_x, rising(line.group))
+    return found
 
-    κ is the chord of the fullest batch; u is the least remainder over the contexts of `span`.
+
+def _decoding(contexts: Array, table: Array, span: tuple[float, float]) -> tuple[Array, Array]:
+    """Attention of the table's numbers of sequences at mean contexts, and the contexts: the knots
+    within `span` and its ends.
     """
     low, high = span
     inner = contexts[(contexts > low) & (contexts < high)]
     at = np.concatenate([[low], inner, [high]])
     # Beyond the grid its last piece goes on; requests that long are refused.
     at = np.minimum(at, contexts[-1])
-    values = np.stack([np.interp(at, contexts, row) for row in table])
+    return np.stack([np.interp(at, contexts, row) for row in table]), at
+
+
+def _attention(seqs: Array, values: Array, at: Array, n_top: float, dp: int) -> tuple[float, Array]:
+    """(κ, u): attention of n sequences of a rank on mean context c takes ≥ u(n) + κ·n·c.
+
+    κ is the chord of the fullest batch; u is the least remainder over the contexts.
+    """
     place = min(int(np.searchsorted(seqs, min(n_top / dp, seqs[-1]))), len(seqs) - 1)
     width = max(at[-1] - at[0], 1.0)
     kappa = max(0.0, float((values[place, -1] - values[place, 0]) / width / seqs[place]))
     rest = (values - kappa * seqs[:, None] * at[None, :]).min(axis=1)
-    return seqs, kappa, rising(rest) if dp > 1 else rest
+    return kappa, rising(rest) if dp > 1 else rest

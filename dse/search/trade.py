@@ -2,10 +2,12 @@
 
 Throughput needs requests in flight and requests in flight need time. Of `R` replicas with `b`
 requests in flight each, none yields more tokens a second than `g(b)`: the concave hull of
-`n / s(n)` over the batches that may run, `s` being the least seconds of a step. A run of `D`
-seconds that decodes `M` tokens has at least `b = g⁻¹(M / (R·D))` in flight on average (Jensen), so
-its tokens take at least `b / g(b)` seconds each. In flight beside them are those whose prompts are
-computed, and a closed loop holds no more than its concurrency: that is the shortest `D`.
+`n / s(n)` over the batches that may run, `s` being the least seconds of a step. A pipeline of `p`
+stages has `p` micro-batches, each of which goes through all of them before its next step: none
+yields more than `p·g(b / p)`, nor more than its slowest stage. A run of `D` seconds that decodes
+`M` tokens has at least `b = g⁻¹(M / (R·D))` in flight on average (Jensen), so its tokens take at
+least `b / g(b)` seconds each. In flight beside them are those whose prompts are computed, and a
+closed loop holds no more than its concurrency: that is the shortest `D`.
 
 Longer runs may have a lower TPOT. So a point is not one optimistic vector but a curve, given as
 corners: between two lengths of a run it is no faster than at the shorter, and its TPOT no less than
@@ -20,6 +22,7 @@ from dse.cost.step import StepTables
 from dse.search.dominance import Flags
 from dse.search.envelope import Array, Hull, rising
 from dse.search.offered import Offered
+from dse.search.shared import Shared
 from dse.search.steps import Line, Steps
 from dse.sim.spec import PoolSpec
 
@@ -86,6 +89,7 @@ class Rates:
     """What one replica of a pool can do at most: `per_s` decode steps of requests a second by
     requests in flight; `least_s` is the shortest step, `kv_s` what a token of context adds to one.
     A prompt alone takes `alone_s` by its tokens, many take `prompt_token_s` for each token.
+    `shared` says what prompts add on each stage of a pool that also decodes.
     """
 
     pool: PoolSpec
@@ -96,6 +100,7 @@ class Rates:
     kv_s: float
     alone_s: Hull
     prompt_token_s: float
+    shared: tuple[Shared, ...]
 
     @classmethod
     def of(cls, pool: PoolSpec, contexts: tuple[float, float]) -> "Rates":
@@ -110,29 +115,37 @@ class Rates:
         top = float(max(seats, 1) * pool.dp)
         latency = Steps.of(pool, Line.of(pool.cost, t.stage_count), contexts, top)
         n = np.unique(np.round(_RATIO ** np.arange(np.log(top) / np.log(_RATIO) + 1.0)))
-        n = np.append(n[n < top], top)
-        lowest = np.full(len(n), contexts[0])
-        seconds = np.maximum.accumulate(latency.seconds(n, lowest))
-        busy_s = seconds
-        if pool.pp > 1:
-            lines = [Line.of(pool.cost, weights) for weights in np.eye(len(t.stage_count))]
-            stages = [Steps.of(pool, line, contexts, top).seconds(n, lowest) for line in lines]
-            busy_s = np.maximum.accumulate(np.maximum.reduce(stages))
-        hull = Hull.below(np.append(0.0, n), -np.append(0.0, n / busy_s * (1.0 + _CHORD)))
+        n = np.unique(np.concatenate([n[n < top], latency.n, [top]]))
+        seconds = latency.seconds(n, np.full(len(n), contexts[0]))
         host = pool.cost.host
         is_hidden = host.overlapped and bool(
             (seconds <= host.step_s + host.request_s * n / pool.dp).any()
         )
         adds_kv = pool.dp == 1 and pool.pp == 1 and pool.limits.q_tokens == 1 and not is_hidden
+        if not adds_kv:
+            seconds = latency.at_lowest(n)
+        seconds, shortest = rising(seconds), max(contexts[0] - 1.0, 1.0)
+        hull = _fastest(n, seconds)
+        shared = [Shared.of(latency, n, seconds, hull, shortest)]
+        if pool.pp > 1:
+            shared = []
+            for weights in np.eye(len(t.stage_count)):
+                stage = Steps.of(pool, Line.of(pool.cost, weights), contexts, top)
+                stage_s = rising(stage.at_lowest(n))
+                shared.append(Shared.of(stage, n, stage_s, _fastest(n, stage_s), shortest))
+            hull = Hull(hull.x * pool.pp, hull.y * pool.pp)
+            for each in shared:
+                hull = _slower(hull, each.per_s)
         return cls(
             pool=pool,
             contexts=contexts,
             in_flight=hull.x,
-            per_s=np.maximum.accumulate(-hull.y),
+            per_s=hull.y,
             least_s=float(seconds[0]),
             kv_s=latency.kv_s if adds_kv else 0.0,
             alone_s=_alone(latency, contexts),
             prompt_token_s=_prompt_token_s(latency),
+            shared=tuple(shared),
         )
 
     def steps_per_s(self, in_flight: Array) -> Array:
@@ -160,6 +173,22 @@ class Rates:
         knots = np.concatenate([[1e-3], np.geomspace(1e-2, self.in_flight[-1], 400)])
         found: Array = np.interp(step_s, knots / self.steps_per_s(knots), knots)
         return found
+
+
+def _fastest(n: Array, seconds: Array) -> Hull:
+    """The least concave function above n / s(n), which does not fall (its y)."""
+    hull = Hull.below(np.append(0.0, n), -np.append(0.0, n / seconds * (1.0 + _CHORD)))
+    return Hull(hull.x, np.maximum.accumulate(-hull.y))
+
+
+def _slower(one: Hull, other: Hull) -> Hull:
+    """The lower of two concave functions that go on as they end."""
+    x = np.union1d(one.x, other.x)
+    gap = one.at(x) - other.at(x)
+    crosses = np.flatnonzero(gap[1:] * gap[:-1] < 0.0)
+    share = gap[crosses] / (gap[crosses] - gap[crosses + 1])
+    x = np.union1d(x, x[crosses] + share * (x[crosses + 1] - x[crosses]))
+    return Hull(x, np.minimum(one.at(x), other.at(x)))
 
 
 def _prompt_token_s(latency: Steps) -> float:
@@ -216,7 +245,8 @@ class Loops:
 
     `n` requests ask `steps` decode steps with `beyond` tokens of context above the lowest;
     `concurrency` and `replicas` are those of the part that is simulated; before it decodes a
-    request spends `before_s` at least, and all prompts together keep the run busy for `busy_s`.
+    request spends `before_s` at least, all prompts together keep the run busy for `busy_s`, and on
+    replicas that decode as well they add `extra_s` to the work of all.
     """
 
     rates: Rates
@@ -227,6 +257,7 @@ class Loops:
     replicas: Array
     before_s: Array
     busy_s: Array
+    extra_s: Array
 
     def within(self, step_s: float, share: Array) -> "Loops":
         """The same of runs in which steps take at most `step_s` for all decode steps but `share` of
@@ -236,7 +267,7 @@ class Loops:
         if rate <= 0.0:
             return self
         late = np.minimum(share, 1.0) * self.steps
-        least_s = late / self.rates.per_s[-1] + (self.steps - late) / rate
+        least_s = late / self.rates.per_s[-1] + (self.steps - late) / rate + self.extra_s
         return replace(self, busy_s=np.maximum(self.busy_s, least_s / self.replicas))
 
     def most_in_flight(self) -> Array:
@@ -256,8 +287,9 @@ class Loops:
             decode_s = self.steps / self.rates.steps_per_s(in_flight)
         kv_s = self.rates.kv_s * self.beyond
         each = self.concurrency / self.replicas
-        room = decode_s * (each - in_flight) + kv_s * (each - 1.0) >= self.n * self.before_s
-        found: Flags = room & ((decode_s + kv_s) / self.replicas >= self.busy_s)
+        free_s = decode_s * (each - in_flight) + kv_s * (each - 1.0) + self.extra_s * each
+        whole_s = (decode_s + kv_s + self.extra_s) / self.replicas
+        found: Flags = (free_s >= self.n * self.before_s) & (whole_s >= self.busy_s)
         return found
 
     def corners(self) -> tuple[Array, Array]:
@@ -271,7 +303,8 @@ class Loops:
         in_flight = np.minimum.accumulate(np.column_stack([top, between]), axis=1)
         per_s = self.rates.steps_per_s(in_flight)
         kv_s = (self.rates.kv_s * self.beyond)[:, None]
-        duration_s = (self.steps[:, None] / per_s + kv_s) / self.replicas[:, None]
+        extra_s = self.extra_s[:, None]
+        duration_s = (self.steps[:, None] / per_s + kv_s + extra_s) / self.replicas[:, None]
         per_step = in_flight / per_s + kv_s / np.maximum(self.steps, 1.0)[:, None]
         step_s = np.column_stack([per_step[:, 1:], np.full(len(top), least)])
         return np.maximum(duration_s, self.busy_s[:, None]), np.maximum(step_s, least)

@@ -25,7 +25,7 @@ def points(frame):
     return sorted(frame["point"].to_list())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(worlds, objectives, st.sampled_from([4, 64]))
 def test_tolerance_zero_is_the_exhaustive_front(world, objectives, round_size):
     question = world.question(objectives, tolerance=0.0, round_size=round_size)
@@ -37,7 +37,7 @@ def test_tolerance_zero_is_the_exhaustive_front(world, objectives, round_size):
     assert found.n_simulated + found.n_dropped_by_bound == world.n
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(worlds, objectives, st.sampled_from([0.02, 0.2]))
 def test_every_true_member_is_within_the_tolerance_of_a_reported_one(world, objectives, tolerance):
     question = world.question(objectives, tolerance=tolerance)
@@ -47,7 +47,7 @@ def test_every_true_member_is_within_the_tolerance_of_a_reported_one(world, obje
     assert (beaten_by(reported, costs(truth.front, objectives), tolerance + 1e-12) >= 0).all()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(worlds, st.sampled_from([0.0, 0.02]))
 def test_every_proof_holds_when_checked_again(world, tolerance):
     question = world.question(tolerance=tolerance)
@@ -66,7 +66,7 @@ def test_every_proof_holds_when_checked_again(world, tolerance):
         assert beaten_by(costs(winner, TWO), np.max(limits, axis=0), tolerance + 1e-12)[0] == 0
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(worlds, st.randoms())
 def test_the_order_of_survivors_changes_no_front(world, random):
     question = world.question(tolerance=0.0)

@@ -135,7 +135,7 @@ def check(deployment, workload, seed=0):
     return ratios
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 @given(deployments(), workloads, st.integers(0, 3))
 def test_no_simulation_beats_its_bound(deployment, workload, seed):
     try:
@@ -154,7 +154,7 @@ plain_lengths = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     models,
     st.sampled_from([Layout(), Layout(tp=2), Layout(dp=2, ep=2), Layout(dp=4, ep=4)]),

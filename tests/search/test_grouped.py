@@ -13,7 +13,7 @@ def points(frame):
     return sorted(frame["point"].to_list())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.builds(World, n=st.integers(1, 200), seed=st.integers(0, 1000)))
 def test_every_value_has_its_own_front(world):
     question = world.question(TWO, tolerance=0.0)

@@ -12,6 +12,7 @@ from dse.base.errors import DseError
 from dse.search.corners import Corners
 from dse.search.loop_bound import METRICS, LoopBound
 from dse.search.offered import Offered
+from dse.search.trade import Rates, coarse
 from dse.serving.arrivals import ClosedLoop, Poisson
 from dse.serving.layout import Layout
 from dse.serving.lengths import Uniform
@@ -91,7 +92,7 @@ def is_behind(name, value, limit):
     return value <= limit * (1 + 1e-9)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.one_of(deployments(), apart(), apart()), loops, st.integers(0, 3))
 def test_no_simulation_beats_its_curve(deployment, workload, seed):
     try:
@@ -148,3 +149,42 @@ def test_a_curve_is_out_once_each_of_its_corners_is_beaten():
     second = np.array([[0.0, 1.5], [1.5, 0.0]])
     assert corners.beat(np.vstack([first, second]), second, 0.0) == {3: 1}
     assert not len(corners.owner)
+
+
+@pytest.mark.parametrize("layout", [Layout(pp=2), Layout(tp=2, pp=2), Layout(dp=2, ep=2, pp=2)])
+def test_a_step_goes_through_all_stages_of_a_pipeline(layout):
+    deployment = worlds.deployment(worlds.mixture(), layout=layout)
+    workload = Workload(
+        arrivals=ClosedLoop(concurrency=1),
+        n_requests=4,
+        isl=Uniform(low_tokens=20, high_tokens=22),
+        osl=Uniform(low_tokens=40, high_tokens=44),
+    )
+    result = simulate(deployment, workload, 0, spec=compile_run(deployment, "roofline"))
+    box, _ = bounds(deployment, workload)
+    assert result.tpot.mean == pytest.approx(box["tpot_mean_s"], rel=0.03)
+
+
+def test_prompts_on_the_same_gpus_take_time_beside_decoding():
+    """Long prompts, few tokens out: apart the pools work at once, together one after the other."""
+    deployment = worlds.deployment(worlds.tiny())
+    workload = Workload(
+        arrivals=ClosedLoop(concurrency=32),
+        n_requests=320,
+        isl=Uniform(low_tokens=3000, high_tokens=3010),
+        osl=Uniform(low_tokens=60, high_tokens=62),
+    )
+    spec = compile_run(deployment, "roofline")
+    result = simulate(deployment, workload, 0, spec=spec)
+    box, _ = bounds(deployment, workload)
+    rate = rates_of(spec, workload)
+    alone_s = 320 * 60 / rate.steps_per_s(np.array([32.0]))[0]
+    added_s = rate.shared[0].added_s(np.array([320.0]), np.array([320 * 3000.0]), alone_s * 0)[0]
+    assert added_s > 0.1 * alone_s
+    assert result.output_tok_per_s / result.n_gpus <= box["output_tok_per_s_per_gpu"]
+    assert box["output_tok_per_s_per_gpu"] <= 320 * 62 / (alone_s + added_s) * 1.001
+
+
+def rates_of(spec, workload):
+    contexts = coarse(Offered.of(workload, 0), 1)
+    return Rates.of(spec.pools[0], contexts)
