@@ -12,6 +12,23 @@ settings.register_profile("random", derandomize=False)
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
+# Folders whose tests share one costly outcome or project.
+_SHARE_A_FIXTURE = frozenset({"pipeline", "report"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where files are spread over processes, what shares a fixture is computed in one of them."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    if item.get_closest_marker("ray"):
+        return "ray"
+    folder = item.path.parent.name
+    is_shared = folder in _SHARE_A_FIXTURE and not item.get_closest_marker("chromium")
+    return folder if is_shared else str(item.path)
+
 
 @pytest.fixture(scope="session")
 def measured_data() -> Path:

@@ -140,7 +140,7 @@ def test_kv_format_is_independent_of_the_weights(memory):
     d_ff=st.integers(1, 64).map(lambda n: 128 * n),
     dtype=st.sampled_from([DType.BF16, DType.FP8]),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_kv_depends_on_layers_heads_and_format_alone(
     layers, kv, group, d_head, d_model, d_ff, dtype
 ):

@@ -42,7 +42,7 @@ def op(kind: CollectiveKind, n_bytes: object, n_ranks: int, **more: object) -> C
     return Collective(kind=kind, n_bytes=n_bytes, n_ranks=n_ranks, **more)  # type: ignore[arg-type]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(sorted(COLLECTIVES)),
     n_bytes=st.floats(1, 1e10),
@@ -205,7 +205,7 @@ def test_arrays_give_what_numbers_give(engine: str) -> None:
                     assert single == pytest.approx(table[i])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(sorted(COLLECTIVES)),
     engine=st.sampled_from(["vllm", "sglang", "trtllm", "nccl"]),
@@ -225,7 +225,7 @@ def test_a_longer_message_never_takes_less(
     assert np.all(np.diff(seconds) >= -1e-15)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(sorted(set(COLLECTIVES) - {"p2p"})),
     engine=st.sampled_from(["vllm", "sglang", "trtllm", "nccl"]),

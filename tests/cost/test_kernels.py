@@ -82,7 +82,7 @@ def h100() -> GPU:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     tokens=st.integers(1, 70_000),
     seqs=st.integers(1, 4096),

@@ -158,7 +158,7 @@ def test_every_variant_has_a_plateau(model, layout):
     n=st.integers(1, 100_000),
     cv2=st.floats(0, 2),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_rates_are_sound_everywhere(concurrency, isl, osl, n, cv2):
     load = {
         "concurrency": concurrency, "isl_tokens": isl, "osl_tokens": osl,
@@ -172,7 +172,7 @@ def test_rates_are_sound_everywhere(concurrency, isl, osl, n, cv2):
 
 
 @given(concurrency=st.integers(1, 500), isl=st.integers(16, 4000), osl=st.integers(2, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_more_bandwidth_never_hurts(concurrency, isl, osl):
     load = {"concurrency": concurrency, "isl_tokens": isl, "osl_tokens": osl}
     slow = predict(worlds.deployment(worlds.tiny()), **load)

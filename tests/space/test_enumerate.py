@@ -161,7 +161,7 @@ def test_a_condition_removes_what_a_filter_would(spaced, catalog, where):
 degrees = st.lists(st.sampled_from([1, 2, 3, 4, 8]), min_size=1, max_size=3, unique=True)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(
     tp=degrees,
     dp=degrees,

@@ -100,7 +100,7 @@ def test_the_unchanged_files_are_sound(catalog, tmp_path):
     assert load_study(tmp_path / "study.yaml", catalog).space.branches == space.branches
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(path=st.sampled_from(places(SPACE_DATA)), value=values)
 def test_a_space_is_read_or_refused(catalog, path, value):
     text = json.dumps(changed(SPACE_DATA, path, value))
@@ -112,7 +112,7 @@ def test_a_space_is_read_or_refused(catalog, path, value):
     assert counted.n_points == sum(counted.branches.values())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(path=st.sampled_from(places(STUDY_DATA)), value=values)
 def test_a_study_is_read_or_refused(catalog, tmp_path_factory, path, value):
     file = tmp_path_factory.getbasetemp() / "fuzzed.yaml"

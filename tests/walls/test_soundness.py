@@ -148,7 +148,7 @@ QUIET = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 
 @pytest.mark.parametrize("tier", ["roofline", "auto"])
 @given(deployment=deployments(), workload=workloads(), seed=st.integers(0, 3))
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=QUIET)
+@settings(max_examples=15, derandomize=True, suppress_health_check=QUIET)
 def test_walls_and_bounds_are_sound(tier, deployment, workload, seed):
     check_soundness(tier, deployment, workload, seed)
 
@@ -157,7 +157,7 @@ def test_walls_and_bounds_are_sound(tier, deployment, workload, seed):
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("tier", ["roofline", "auto"])
 @given(deployment=deployments(), workload=workloads(), seed=st.integers(0, 3))
-@settings(max_examples=300, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=300, suppress_health_check=QUIET)
 def test_walls_and_bounds_are_sound_at_length(tier, deployment, workload, seed):
     check_soundness(tier, deployment, workload, seed)
 
