@@ -8,8 +8,8 @@ from hypothesis import settings
 
 # A test that passes here passes elsewhere: examples follow from the test alone.
 # `benchmarks/soak.py` looks for others, with the profile `random`.
-settings.register_profile("random", derandomize=False)
-settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("random", derandomize=False, deadline=None)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 # Folders whose tests share one costly outcome or project.
