@@ -85,6 +85,8 @@ class Exporter(ABC):
 
     engine: ClassVar[str]
     cites: ClassVar[str]
+    quantises: ClassVar[bool] = True
+    """Whether the engine can make FP8 weights itself while it loads a 16-bit checkpoint."""
 
     @abstractmethod
     def launches(self, deployment: Deployment, pool: Pool, context_tokens: int) -> Iterator[Launch]:
@@ -104,10 +106,11 @@ class Exporter(ABC):
         """What the flags leave to the reader."""
         for weights in dict.fromkeys([deployment.precision.weights]):
             model = deployment.model
-            if weights != model.checkpoint and not is_quantised_online(deployment):
+            online = self.quantises and is_quantised_online(deployment)
+            if weights != model.checkpoint and not online:
                 yield (
                     f"{model.name} stores {model.checkpoint.value}: put a {weights.value} "
-                    f"checkpoint of it at {checkpoint(model, weights)}"
+                    f"checkpoint of it, made or downloaded, at {checkpoint(model, weights)}"
                 )
         if not _REPOSITORY.search(deployment.model.source):
             yield f"the catalog knows no repository of {deployment.model.name}: give its path"

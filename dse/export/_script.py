@@ -1,5 +1,6 @@
 """The text of a launch script: processes as paragraphs, written and read."""
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from dse.serving.deployment import Role
 
 _MARK = "# dse export: "
 _ROLE = "# role: "
+_HEAD = re.compile(r"# role: (\w+) \([a-z ]+\), replicas: (\d+), node: (\d+) of (\d+)$")
 _FILE = "# file: "
 _VARIABLES = {
     "HEAD_ADDRESS": "address of the first node",
@@ -71,7 +73,9 @@ def _plain(flags: Flags) -> dict[str, Any]:
 
 def _block(launch: Launch) -> str:
     """One process as a paragraph: who it is, its files, its command."""
-    head = f"{_ROLE}{launch.role} copies: {launch.copies} node: {launch.node}/{launch.n_nodes}"
+    does = "prefill and decode" if launch.role == "both" else f"{launch.role} alone"
+    head = f"{_ROLE}{launch.role} ({does}), replicas: {launch.copies}"
+    head += f", node: {launch.node + 1} of {launch.n_nodes}"
     lines = [head]
     if launch.copies > 1:
         lines.append(f"# start {launch.copies} of these, each on GPUs and a port of its own")
@@ -98,7 +102,10 @@ def _quoted(part: str) -> str:
 def _launch(block: str) -> Launch:
     """Read a paragraph of a script."""
     lines = block.splitlines()
-    role, _, copies, _, node = lines[0].removeprefix(_ROLE).split()
+    head = _HEAD.match(lines[0])
+    if head is None:
+        raise UserError(f"{lines[0]!r} is no head of a process", "export the script again")
+    role, copies, node, n_nodes = head.groups()
     files: dict[str, str] = {}
     at = 2 if lines[1].startswith("# start ") else 1
     while at < len(lines) and lines[at].startswith(_FILE):
@@ -107,14 +114,13 @@ def _launch(block: str) -> Launch:
         at = stop + 1
     words = shlex.split("\n".join(lines[at:]).replace("\\\n", " "))
     start = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
-    place, _, total = node.partition("/")
     return Launch(
         role=cast("Role", role),
         prefix=tuple(words[:start]),
         flags=_flags(words[start:]),
         files=files,
-        node=int(place),
-        n_nodes=int(total),
+        node=int(node) - 1,
+        n_nodes=int(n_nodes),
         copies=int(copies),
     )
 

@@ -23,6 +23,7 @@ class TRTLLM(Exporter):
 
     engine: ClassVar[str] = "trtllm"
     cites: ClassVar[str] = "https://nvidia.github.io/TensorRT-LLM/commands/trtllm-serve.html"
+    quantises: ClassVar[bool] = False
 
     kind: Literal["trtllm"] = "trtllm"
 

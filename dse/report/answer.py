@@ -7,12 +7,14 @@ from typing import Any
 import polars as pl
 
 from dse.catalog import Catalog
+from dse.report.bands import Bands, bands
 from dse.report.fleet import gpus_for, housed
-from dse.report.layouts import busy_replicas, family, label, sentence
+from dse.report.layouts import busy_replicas, family, in_flight, label, sentence
 from dse.report.quantities import Quantity, cell, number, quantity
 from dse.report.record import Outcome
 from dse.report.stopped import nearest, stopped
 from dse.report.subject import Subject
+from dse.report.sure import cautions, sure
 
 __all__ = ["Answer", "Fact", "answer"]
 
@@ -30,11 +32,17 @@ class Fact:
     band: str = ""
     note: str = ""
 
+    @property
+    def aside(self) -> str:
+        """Band and note as text behind the number."""
+        found = ", ".join(text for text in (self.band, self.note) if text)
+        return f" ({found})" if found else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The recommended point in words and numbers, with titled `reasons`; `headline` says so where
-    nothing is feasible.
+    nothing is feasible. `cautions` are those of the reasons that a short answer must not leave out.
     """
 
     feasible: bool
@@ -43,6 +51,7 @@ class Answer:
     point_id: str = ""
     facts: tuple[Fact, ...] = ()
     reasons: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    cautions: tuple[str, ...] = ()
 
 
 def answer(outcome: Outcome, subject: Subject) -> Answer:
@@ -58,17 +67,22 @@ def answer(outcome: Outcome, subject: Subject) -> Answer:
                 ("Nearest, and what would do", tuple(nearest(outcome, subject))),
             ),
         )
+    detail = outcome.details.get(best["point_id"], {})
+    known = bands(best, subject.bounds(), detail)
+    rivals = _rivals(outcome, subject, best)
+    doubts = tuple(cautions(best, known, subject, rivals))
     return Answer(
         feasible=True,
         title=f"Recommended: {_rule(subject)}",
         headline=sentence(best),
         point_id=str(best["point_id"]),
-        facts=tuple(_facts(best, subject, outcome.study.catalog)),
+        facts=tuple(_facts(best, subject, outcome.study.catalog, known)),
         reasons=(
-            ("Margins", tuple(_margins(best, subject, outcome.details.get(best["point_id"], {})))),
-            ("How sure", tuple(_sure(best, outcome))),
-            ("Why not another", tuple(_rivals(outcome, subject, best))),
+            ("What stops it from doing better", tuple(_margins(best, subject, detail))),
+            ("How sure", (*doubts, *sure(best, known, outcome.certificate))),
+            ("Why not another", tuple(_rival(row, best, subject) for row in rivals)),
         ),
+        cautions=doubts,
     )
 
 
@@ -84,82 +98,80 @@ def _nothing(outcome: Outcome, subject: Subject) -> str:
     return f"None of {n:,} candidates keeps {subject.slo_text()}{constraints}."
 
 
-def _facts(best: Row, subject: Subject, catalog: Catalog) -> list[Fact]:
-    columns = [subject.y.column, subject.x.column]
+def _facts(best: Row, subject: Subject, catalog: Catalog, known: Bands) -> list[Fact]:
+    columns = [each.column for each in subject.objectives]
+    columns += [subject.y.column, subject.x.column]
     columns += [bound.column for bound in subject.bounds()]
     columns += ["goodput_req_per_s_per_gpu", "output_tok_per_s_per_gpu", "usd_per_mtok_output"]
-    quantities = {each.column: each for each in (subject.y, subject.x)}
+    quantities = {each.column: each for each in (subject.first, subject.y, subject.x)}
     found = [
-        _fact(best, quantities.get(column) or quantity(column))
+        _fact(best, quantities.get(column) or quantity(column), known)
         for column in dict.fromkeys(columns)
         if best.get(column) is not None
     ]
-    target = subject.target_req_per_s
-    if target is not None and (gpus := gpus_for(best, target)) is not None:
-        note = housed(best, gpus, catalog)
-        found.append(
-            Fact(title=f"GPUs for {target:g} req/s", value=f"{gpus:,}", unit="GPUs", note=note)
-        )
+    if subject.target_req_per_s is not None:
+        found += _fleet(best, subject.target_req_per_s, catalog, known)
     return found
 
 
-def _fact(row: Row, each: Quantity) -> Fact:
-    low, high = row.get(f"lo_{each.column}"), row.get(f"hi_{each.column}")
-    band = ""
-    if low is not None and high is not None:
-        band = f"{number(low * each.scale)} to {number(high * each.scale)}"
-    value = number(row[each.column] * each.scale)
-    return Fact(title=each.title, value=value, unit=each.unit, band=band)
+def _fact(row: Row, each: Quantity, known: Bands) -> Fact:
+    band = known.interval(row, each.column)
+    return Fact(
+        title=each.title,
+        value=number(row[each.column] * each.scale),
+        unit=each.unit,
+        band=" to ".join(number(end * each.scale) for end in band) if band else "",
+    )
+
+
+def _fleet(best: Row, target: float, catalog: Catalog, known: Bands) -> list[Fact]:
+    """GPUs for the target load, at both ends of the goodput's range."""
+    gpus = gpus_for(best, target)
+    if gpus is None:
+        return []
+    rate = "goodput_req_per_s_per_gpu"
+    ends = [gpus_for({**best, rate: end}, target) for end in known.interval(best, rate) or ()]
+    band = " to ".join(f"{end:,}" for end in sorted({end for end in ends if end is not None}))
+    note = housed(best, gpus, catalog)
+    title = f"GPUs for {target:g} req/s"
+    return [Fact(title=title, value=f"{gpus:,}", unit="GPUs", band=band, note=note)]
 
 
 def _margins(best: Row, subject: Subject, detail: Mapping[str, Any]) -> list[str]:
-    found = []
+    """Room to each bound of the SLO, the nearest first, and to each wall."""
+    used = []
     for bound in subject.bounds():
-        value = best.get(bound.column)
-        if value is not None:
+        if (value := best.get(bound.column)) is not None:
             room = 100 * (1 - value / bound.limit)
             state = f"{room:.0f}% to spare" if room >= 0 else f"{-room:.0f}% over"
-            unit = quantity(bound.column).unit
-            found.append(f"{bound.text}: {cell(bound.column, value)} {unit}, {state}")
+            shown = f"{cell(bound.column, value)} {quantity(bound.column).unit}"
+            used.append((value / bound.limit, f"{bound.text}: {shown}, {state}"))
     if (peak := best.get("kv_peak_fraction")) is not None:
-        found.append(f"KV pool: {100 * peak:.0f}% used at its peak")
+        used.append((peak, f"KV pool: {100 * peak:.0f}% used at its peak"))
+    found = [text for _, text in sorted(used, key=lambda each: -each[0])]
     order = detail.get("walls", {}).get("wall_order") or []
-    concurrency = best.get("concurrency")
+    load = in_flight(best)
     for each in order[:3]:
         if each.get("concurrency") is None:
             continue
         at = each["concurrency"] * busy_replicas(best)
-        text = f"{each['wall'].replace('_', ' ')} wall at {number(at)} requests in flight"
-        if concurrency:
-            text += f", {number(at / concurrency, 2)}× this load"
-        found.append(text)
+        wall = each["wall"]
+        text = f"{wall.replace('_', ' ')} wall at {number(at)} requests in flight"
+        if load:
+            text += f", {number(at / load, 2)}× this load"
+        found.append(f"{text}: {_BINDS[wall]}" if wall in _BINDS else text)
     return found
 
 
-def _sure(best: Row, outcome: Outcome) -> list[str]:
-    found = []
-    banded = [column for column in best if column.startswith("lo_") and best[column] is not None]
-    if banded:
-        ranges = [
-            f"{quantity(c.removeprefix('lo_')).title} {cell(c, best[c])} to "
-            f"{cell(c, best['hi_' + c.removeprefix('lo_')])} {quantity(c).unit}"
-            for c in banded
-            if best.get("hi_" + c.removeprefix("lo_")) is not None
-        ]
-        found.append(f"By validation against measurements: {'; '.join(ranges)}.")
-    else:
-        found.append(
-            "No validation covers this GPU and regime: the numbers carry no error band, and "
-            "differences of a few per cent should not decide."
-        )
-    if best.get("is_tie"):
-        found.append("Its replicates overlap those of another member of the front: a tie.")
-    if statement := outcome.certificate.get("statement"):
-        found.append(f"Search: {statement}.")
-    return found
+_BINDS = {
+    "hbm": "reading weights and KV alone takes the TPOT bound",
+    "flop": "arithmetic alone takes the TPOT bound",
+    "net": "communication alone takes the TPOT bound",
+    "kv_capacity": "the KV pool is full",
+}
 
 
-def _rivals(outcome: Outcome, subject: Subject, best: Row) -> list[str]:
+def _rivals(outcome: Outcome, subject: Subject, best: Row) -> list[Row]:
     """The best feasible point of every other GPU, then of every other layout family."""
     feasible = outcome.results
     if "feasible" in feasible.columns:
@@ -169,14 +181,14 @@ def _rivals(outcome: Outcome, subject: Subject, best: Row) -> list[str]:
         first.column, descending=first.better == "max", maintain_order=True
     )
     seen = {("gpu", best.get("gpu")), ("family", family(best))}
-    found = []
+    found: list[Row] = []
     for row in ranked.unique(
         [c for c in ("gpu", "family") if c in ranked.columns], keep="first", maintain_order=True
     ).iter_rows(named=True):
         keys = {("gpu", row.get("gpu")), ("family", family(row))} - seen
         if keys:
             seen |= keys
-            found.append(_rival(row, best, subject))
+            found.append(row)
     return found[:MOST_RIVALS]
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "busy_replicas",
     "described",
     "family",
+    "in_flight",
     "is_apart",
     "label",
     "layout_of",
@@ -39,6 +40,16 @@ def label(row: Row) -> str:
 def busy_replicas(row: Row) -> int:
     """Replicas that hold running requests: all of them, or those that decode."""
     return row.get("decode_n_replicas" if is_apart(row) else "n_replicas") or 1
+
+
+def in_flight(row: Row) -> float | None:
+    """Requests in flight: of a closed loop as asked, else by Little's law from the served rate and
+    the mean E2E latency; None where neither is known.
+    """
+    if row.get("concurrency"):
+        return float(row["concurrency"])
+    rate, e2e_s = row.get("request_per_s"), row.get("e2e_mean_s")
+    return rate * e2e_s if rate and e2e_s else None
 
 
 def family(row: Row) -> str:

@@ -71,7 +71,7 @@ def tightened(outcome: Outcome, about: Subject) -> tuple[Figure, Rows] | None:
     rows = goodput_by_bound(outcome, about)
     if not rows:
         return None
-    gpus = sorted({each["gpu"] for each in rows})
+    gpus = sorted(set(outcome.results["gpu"].drop_nulls()))
     formats = sorted({each["precision"] for each in rows if each["precision"]})
     others = [f"TTFT ≤ {about.slo.ttft_s:g} s"] if about.slo.ttft_s is not None else []
     figure = Figure(
@@ -242,9 +242,9 @@ def _advice(outcome: Outcome) -> Table:
                 }
             )
     heads = {
-        "batch_cap": "batch cap (max_num_seqs)",
-        "throughput_tok_per_s": "output at the cap (tok/s)",
-        "plateau_tok_per_s": "plateau (tok/s)",
+        "batch_cap": "batch cap of each replica or attention rank (max_num_seqs)",
+        "throughput_tok_per_s": "output of all GPUs at the cap (tok/s)",
+        "plateau_tok_per_s": "without a cap (tok/s)",
         "latency_s": "E2E at the cap (s)",
         "kv_bytes_freed": "KV freed (GB per GPU)",
         "limited_by": "limited by",
@@ -269,6 +269,7 @@ def _advice_lines(advice: Table) -> tuple[str, ...]:
     if not advice.rows:
         return ()
     return (
-        "The batch cap is the smallest that stays within a few per cent of the plateau: beyond it "
-        "more requests at once add latency and KV, not throughput.",
+        "The batch cap is the smallest that stays within a few per cent of the output without a "
+        "cap: beyond it more requests at once add latency and KV, not output. Where the SLO ends "
+        "that earlier (limited by: latency), it is so near to the most output that keeps the SLO.",
     )

@@ -8,7 +8,7 @@ import polars as pl
 
 from dse.base.errors import CatalogError
 from dse.hardware import DType
-from dse.report.layouts import busy_replicas, label
+from dse.report.layouts import busy_replicas, in_flight, label
 from dse.report.quantities import number
 from dse.report.record import Outcome
 from dse.report.section import Figure, Part, Rows, Section
@@ -46,9 +46,9 @@ def walls(outcome: Outcome) -> Part | None:
         names = list(dict.fromkeys(each["who"] for each in orders))
         kinds = sorted({each["wall"] for each in orders})
         load = [
-            {**_who(row), "at": float(row["concurrency"])}
+            {**_who(row), "at": at}
             for row, _ in _described(outcome, "walls")
-            if row.get("concurrency")
+            if (at := in_flight(row)) is not None
         ]
         figures.append(
             Figure(
@@ -99,18 +99,7 @@ def breakdown(outcome: Outcome) -> Part | None:
     ]
     if not rows:
         return None
-    totals: dict[tuple[str, str], float] = {}
-    for each in rows:
-        key = (each["who"], each["phase"])
-        totals[key] = totals.get(key, 0.0) + each["seconds"]
-    for each in rows:
-        each["share"] = each["seconds"] / totals[each["who"], each["phase"]]
-    sums: dict[str, float] = {}
-    for each in rows:
-        sums[each["family"]] = sums.get(each["family"], 0.0) + each["share"]
-    families = sorted(sums, key=lambda name: -sums[name])
-    for each in rows:
-        each["rank"] = families.index(each["family"])
+    rows, families = _shared(rows)
     first = [each for each in rows if each["who"] == rows[0]["who"]]
     figure = Figure(
         name="breakdown",
@@ -128,6 +117,27 @@ def breakdown(outcome: Outcome) -> Part | None:
     return Part(section=section, datasets={"breakdown": rows})
 
 
+def _shared(rows: Rows) -> tuple[Rows, list[str]]:
+    """`rows` with the `share` of their bar and the `rank` of their family, the largest first; small
+    families beyond what colours tell apart are one.
+    """
+    from dse.report.charts.theme import COLOURS
+
+    bar = ["who", "phase"]
+    share = pl.col("seconds") / pl.col("seconds").sum().over(bar)
+    frame = pl.DataFrame(rows).with_columns(share=share)
+    ranked = frame.group_by("family").agg(pl.col("share").sum())
+    families = ranked.sort("share", "family", descending=[True, False])["family"].to_list()
+    if len(families) > len(COLOURS):
+        families = [*families[: len(COLOURS) - 1], "others"]
+        kept = pl.col("family").is_in(families)
+        frame = frame.with_columns(family=pl.when(kept).then("family").otherwise(pl.lit("others")))
+        same = [name for name in frame.columns if name not in ("seconds", "share")]
+        frame = frame.group_by(same, maintain_order=True).agg(pl.col("seconds", "share").sum())
+    ranks = {name: index for index, name in enumerate(families)}
+    return frame.with_columns(rank=pl.col("family").replace_strict(ranks)).to_dicts(), families
+
+
 def roofline(outcome: Outcome) -> Part | None:
     """Operating points of prefill and decode under the roofs of their GPUs."""
     from dse.report.charts import physics as charts
@@ -141,7 +151,7 @@ def roofline(outcome: Outcome) -> Part | None:
     roofs = [line for gpu, weights in kinds for line in _roof(outcome, gpu, weights, points)]
     if not points or not roofs:
         return None
-    gpus = sorted({each["gpu"] for each in points})
+    gpus = sorted(set(outcome.results["gpu"].drop_nulls()))
     figure = Figure(
         name="roofline",
         spec=charts.roofline(gpus).to_dict(),

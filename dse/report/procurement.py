@@ -258,13 +258,8 @@ def _same_table(same: pl.DataFrame, about: Subject, side: Side) -> Table:
     columns += ["usd_per_mtok_total", "break_even_usd_per_gpu_hour", "tok_per_joule"]
     if about.target_req_per_s is None:
         return table(same, columns)
-    head = f"GPUs for {about.target_req_per_s:g} req/s"
-    fleet = [
-        None if n is None else f"{n:,} in {where}"
-        for n, where in same.select("gpus_needed", "housed").iter_rows()
-    ]
-    shown = same.with_columns(fleet=pl.Series(fleet, dtype=pl.String))
-    return table(shown, [*columns, "fleet"], {"fleet": head})
+    heads = {"gpus_needed": f"GPUs for {about.target_req_per_s:g} req/s", "housed": "they stand in"}
+    return table(same, [*columns, "gpus_needed", "housed"], heads)
 
 
 def _interactivity_table(inter: pl.DataFrame, side: Side) -> Table:

@@ -22,13 +22,12 @@ def _head(found: Content) -> Iterator[str]:
     yield f"# {found.question}"
     yield f"`{found.name}` · {found.eyebrow}"
     best = found.answer
+    if best.feasible:
+        yield best.title
     yield f"**{best.headline}**" if best.feasible else f"**Nothing is feasible.** {best.headline}"
     if best.facts:
-        lines = ["| | |", "|:--|--:|"]
-        for fact in best.facts:
-            extra = f" ({fact.band or fact.note})" if fact.band or fact.note else ""
-            lines.append(f"| {fact.title} | {fact.value} {fact.unit}{extra} |")
-        yield "\n".join(lines)
+        lines = (f"| {fact.title} | {fact.value} {fact.unit}{fact.aside} |" for fact in best.facts)
+        yield "\n".join(["| | |", "|:--|--:|", *lines])
     for title, items in best.reasons:
         if items:
             yield f"**{title}**\n\n" + "\n".join(f"- {item}" for item in items)

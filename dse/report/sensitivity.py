@@ -115,12 +115,13 @@ def _flips(found: Sequence[Panel], asked: Compared) -> Table:
 
 
 def _along(rows: Rows, panel: Panel, asked: Compared) -> str:
-    """Who is best from where on; who changes more often than that takes turns."""
+    """Who is best from where on; where the lead changes often, between whom it does."""
     found = held(rows, asked.keys, panel.y.better, asked.tolerance)
     parts = [f"from {number(each.x)} {each.who}" if i else each.who for i, each in enumerate(found)]
     if len(parts) > MOST_CHANGES:
         others = dict.fromkeys(each.who for each in found[1:-1])
-        parts[1:-1] = [f"from {number(found[1].x)} in turns {' and '.join(others)}"]
+        first, last = number(found[1].x), number(found[-1].x)
+        parts[1:-1] = [f"from {first} to {last} now one, now the other: {' and '.join(others)}"]
     return "; ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""An empty front in words: what stopped every candidate, and what came nearest."""
+"""What stopped candidates: every step of an empty front in words, and the nearest misses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,10 +9,10 @@ from dse.report.layouts import label
 from dse.report.quantities import number
 from dse.report.record import Outcome
 from dse.report.subject import Subject
-from dse.report.tables import amount
+from dse.report.tables import Table, amount, table, telling
 from dse.walls.kinds import WALLS
 
-__all__ = ["nearest", "reason_text", "stopped"]
+__all__ = ["near_misses", "nearest", "reason_text", "stopped"]
 
 Row = Mapping[str, Any]
 MOST = 3
@@ -53,6 +53,34 @@ def nearest(outcome: Outcome, about: Subject) -> list[str]:
     for row in outcome.near_misses.iter_rows(named=True):
         found.setdefault(str(row["reason"]), _miss(row, about))
     return list(found.values())[:MOST]
+
+
+def near_misses(frame: pl.DataFrame, among: pl.DataFrame) -> Table:
+    """The points that came nearest to being feasible, with what would make them so; they stand
+    `among` the results.
+    """
+    if frame.is_empty():
+        return table(frame, [])
+    told = [_told(row) for row in frame.iter_rows(named=True)]
+    names = ("what", "needs", "has", "over", "would")
+    columns = [
+        pl.Series(name, values, dtype=pl.String)
+        for name, values in zip(names, zip(*told, strict=True), strict=True)
+    ]
+    heads = {"what": "what stops it", "over": "over by", "would": "what would make it feasible"}
+    return table(frame.with_columns(columns), [*telling(frame, among), *names], heads)
+
+
+def _told(row: Row) -> tuple[str | None, ...]:
+    """What stops a point, what it needs and has, by how much that is too much, what would do."""
+    late = row["reason"] == ATTAINMENT
+    over = None if row["margin"] is None else f"{number(100 * row['margin'], 2)}%"
+    if late:
+        needs, has = (f"{100 * row[name]:.4g}% of requests" for name in ("demand", "limit"))
+        return "too few keep the SLO", needs, has, over, "a lower load, or a looser SLO"
+    needs_has = (amount(row[name], row["unit"]) for name in ("demand", "limit"))
+    remedy = " or ".join(map(_change, (row["remedy"] or "").split(" or ")))
+    return str(row["reason"]).replace("_", " "), *needs_has, over, remedy
 
 
 def reason_text(reason: str) -> str:

@@ -41,17 +41,25 @@ class Subject:
 
     @property
     def x(self) -> Quantity:
-        """The latency or interactivity of the Pareto chart."""
+        """The horizontal axis of the Pareto chart: the first latency or interactivity of the
+        objectives; where they have none, the one that `y` is weighed against.
+        """
         latencies = [each for each in self.objectives if is_latency(each.column)]
-        if latencies:
-            return shown(latencies[0])
+        others = [each for each in self.objectives if each.column != self.y.column]
+        if latencies or others:
+            return shown((latencies or others)[0])
         return quantity(next((c for c in _LATENCY_COLUMNS if c in self.columns), "tpot_p99_s"))
 
     @property
     def y(self) -> Quantity:
-        """The yield of the Pareto chart: the first objective that is no latency."""
+        """The vertical axis of the Pareto chart: the first objective that is no latency; of those
+        the first that is better high, so that the best corner is the upper left one.
+        """
         yields = [each for each in self.objectives if not is_latency(each.column)]
-        return shown(yields[0]) if yields else quantity("output_tok_per_s_per_gpu")
+        high = [each for each in yields if each.direction == "max"]
+        if yields:
+            return shown((high or yields)[0])
+        return quantity("output_tok_per_s_per_gpu")
 
     def bounds(self) -> list[Bound]:
         """The SLO's bounds as they hold for the percentile that its attainment asks for."""

@@ -17,9 +17,9 @@ __all__ = [
     "front_table",
     "funnel_rows",
     "markdown",
-    "near_misses",
     "provenance",
     "table",
+    "telling",
     "varied",
 ]
 
@@ -68,53 +68,31 @@ def table(
     )
 
 
-def front_table(front: pl.DataFrame, subject: Subject) -> Table:
-    """The front: what to launch, what it gives, what it costs; constant columns are left out."""
-    words = ["model", "gpu", "n_gpus", "layout", "precision", "engine", *varied(front.columns)]
-    words = _varying(front, [*words, "context", "batch", "concurrency", "req_per_s"])
+def front_table(front: pl.DataFrame, subject: Subject, among: pl.DataFrame) -> Table:
+    """The front: what to launch, what it gives, what it costs; what is the same `among` all results
+    is left out.
+    """
     latencies = [bound.column for bound in subject.bounds()]
     numbers = [each.column for each in subject.objectives]
     numbers += [*latencies, "goodput_req_per_s_per_gpu", "output_tok_per_s_per_gpu"]
     numbers += ["usd_per_mtok_output"]
     extras = ["slo_attainment", "mbu", "mfu"]
     numbers += [name for name in extras if name in front.columns and front[name].n_unique() > 1]
-    return table(front, words + numbers)
+    return table(front, [*telling(front, among), *numbers])
 
 
-def near_misses(frame: pl.DataFrame) -> Table:
-    """The points that came nearest to being feasible, with what would make them so."""
-    if frame.is_empty():
-        return table(frame, [])
-    words = [
-        "model",
-        "gpu",
-        "n_gpus",
-        "layout",
-        "precision",
-        "engine",
-        *varied(frame.columns),
-        "context",
+def telling(frame: pl.DataFrame, *among: pl.DataFrame) -> list[str]:
+    """The columns that say which point a row is: GPU and layout, and those of the others that hold
+    more than one value in `frame` and the frames that it stands `among`.
+    """
+    words = ["model", "gpu", "n_gpus", "layout", "precision", "engine", *varied(frame.columns)]
+    words += ["context", "batch", "concurrency", "req_per_s"]
+    return [
+        name
+        for name in words
+        if name in ("gpu", "layout")
+        or len({v for each in (frame, *among) if name in each for v in each[name].unique()}) > 1
     ]
-    words = _varying(frame, [*words, "batch", "concurrency", "req_per_s"])
-    columns = [*words, "reason", "need", "limit_text", "margin", "remedy"]
-    amounts = [
-        (amount(demand, unit), amount(limit, unit))
-        for demand, limit, unit in frame.select("demand", "limit", "unit").iter_rows()
-    ]
-    shown = frame.with_columns(
-        pl.col("reason").str.replace_all("_", " "),
-        need=pl.Series([a[0] for a in amounts], dtype=pl.String),
-        limit_text=pl.Series([a[1] for a in amounts], dtype=pl.String),
-    )
-    heads = {
-        "reason": "what stops it",
-        "need": "needs",
-        "limit_text": "limit",
-        "margin": "over by",
-        "remedy": "what would make it feasible",
-    }
-    percent = pl.format("{}%", (pl.col("margin") * 100).round(1))
-    return table(shown.with_columns(margin=percent), columns, heads)
 
 
 def varied(columns: Iterable[str]) -> list[str]:
@@ -122,19 +100,12 @@ def varied(columns: Iterable[str]) -> list[str]:
     return [name for name in columns if "." in name]
 
 
-def _varying(frame: pl.DataFrame, words: Sequence[str]) -> list[str]:
-    """`words` without those that say the same in every row, but for who it is."""
-    return [
-        name
-        for name in words
-        if name in ("gpu", "layout")
-        or frame.height < 2
-        or (name in frame.columns and frame[name].n_unique() > 1)
-    ]
-
-
-def funnel_rows(funnel: Funnel, n_feasible: int | None, n_front: int) -> list[dict[str, Any]]:
-    """The steps of the funnel in order: `step`, `kind`, `n`, `text`."""
+def funnel_rows(
+    funnel: Funnel, n_results: int, n_feasible: int | None, n_front: int
+) -> list[dict[str, Any]]:
+    """The steps of the funnel in order: `step`, `kind`, `n`, `text`. All count points, of which
+    `n_results` were simulated, at one load or several.
+    """
     steps: list[tuple[str, str, int]] = [("candidates", "left", funnel.n_candidates)]
     for kind, counts in (
         ("illegal", funnel.illegal),
@@ -145,7 +116,7 @@ def funnel_rows(funnel: Funnel, n_feasible: int | None, n_front: int) -> list[di
         steps += [(f"− {kind}: {name.replace('_', ' ')}", kind, n) for name, n in ordered if n]
     steps.append(("survivors", "left", funnel.n_survivors))
     steps.append(("− dropped by bound", "bound", funnel.n_dropped_by_bound))
-    steps.append(("simulated", "left", funnel.n_simulated + funnel.n_reused))
+    steps.append(("simulated", "left", n_results))
     steps.append(("− failed", "failed", funnel.n_failed))
     if n_feasible is not None:
         steps.append(("keep SLO and constraints", "left", n_feasible))
@@ -189,5 +160,10 @@ def amount(value: float | None, unit: str | None) -> str | None:
     """What a wall asks for or has, with its unit; None where there is nothing."""
     if value is None:
         return None
-    known = UNITS.get(unit or "")
-    return show(value, known) if known else f"{value:,.4g} {unit or ''}".strip()
+    known = UNITS.get(unit or "") or next((u for u in UNITS.values() if u.suffix == unit), None)
+    return show(value, known) if known else f"{value:,.4g} {_spoken(unit or '')}".strip()
+
+
+def _spoken(unit: str) -> str:
+    """`tok/s` of the ending `tok_per_s` of a column's name."""
+    return unit.replace("_per_", "/").replace("_", " ")

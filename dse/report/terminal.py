@@ -40,7 +40,7 @@ def summary(outcome: Outcome, width: int = 100, *, report: Path | None = None) -
     parts: list[RenderableType] = [Text(about.question, style="bold"), *_answer(best, about)]
     if best.feasible:
         parts.append(Padding(_front(outcome, about, width), (1, 0, 0, 0)))
-    parts.append(Padding(Text(_funnel_line(outcome.funnel, outcome.front.height)), (1, 0, 0, 0)))
+    parts.append(Padding(Text(_funnel_line(outcome)), (1, 0, 0, 0)))
     statement = outcome.certificate.get("statement")
     if statement and outcome.funnel.n_survivors:
         style = "" if outcome.certificate.get("valid", True) else "bold red"
@@ -51,8 +51,9 @@ def summary(outcome: Outcome, width: int = 100, *, report: Path | None = None) -
     return Group(*parts)
 
 
-def _funnel_line(funnel: Funnel, n_front: int) -> str:
+def _funnel_line(outcome: Outcome) -> str:
     """The funnel in a sentence; the three walls that removed most by name."""
+    funnel = outcome.funnel
     removed = {**funnel.illegal, **funnel.killed}
     steps = [f"{funnel.n_candidates:,} candidates"]
     n_illegal, n_killed = sum(funnel.illegal.values()), sum(funnel.killed.values())
@@ -65,11 +66,19 @@ def _funnel_line(funnel: Funnel, n_front: int) -> str:
     steps.append(f"{funnel.n_survivors:,} survivors")
     if funnel.n_dropped_by_bound:
         steps.append(f"{funnel.n_dropped_by_bound:,} dropped by bound")
-    fresh = f"{funnel.n_simulated:,} simulated"
-    steps.append(f"{fresh}, {funnel.n_reused:,} reused" if funnel.n_reused else fresh)
+    steps.append(_simulated(funnel, outcome.results.height))
     if funnel.n_failed:
         steps.append(f"{funnel.n_failed:,} failed")
-    return " → ".join([*steps, f"{n_front:,} on the front"])
+    return " → ".join([*steps, f"{outcome.front.height:,} on the front"])
+
+
+def _simulated(funnel: Funnel, n_points: int) -> str:
+    """Simulated points; where one takes several simulations, for loads or seeds, those as well."""
+    n_runs = funnel.n_simulated + funnel.n_reused
+    asides = [f"{n_runs:,} loads and seeds"] if n_runs > n_points else []
+    if funnel.n_reused:
+        asides.append(f"{funnel.n_reused:,} of them from the store")
+    return f"{n_points:,} simulated" + (f" ({', '.join(asides)})" if asides else "")
 
 
 def _answer(best: Answer, about: Subject) -> "Iterable[RenderableType]":
@@ -84,20 +93,17 @@ def _answer(best: Answer, about: Subject) -> "Iterable[RenderableType]":
                 yield from (Padding(Text(f"- {line}"), (0, 0, 0, 2)) for line in lines)
         return
     yield Text(best.headline, style="bold green")
-    facts = [
-        f"{fact.title} {fact.value} {fact.unit}".strip()
-        + (f" ({fact.band or fact.note})" if fact.band or fact.note else "")
-        for fact in best.facts
-    ]
+    facts = [f"{fact.title} {fact.value} {fact.unit}".strip() + fact.aside for fact in best.facts]
+    yield Text(f"{best.title} under {about.slo_text()}", style="dim")
     yield Text(" · ".join(facts))
-    yield Text(about.slo_text(), style="dim")
+    yield from (Text(f"! {text}", style="yellow") for text in best.cautions)
 
 
 def _front(outcome: Outcome, about: Subject, width: int) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    whole = front_table(outcome.front, about)
+    whole = front_table(outcome.front, about, outcome.results)
     shown = replace(whole, rows=whole.rows[:MOST_ROWS])
     more = outcome.front.height - MOST_ROWS
     first = ["model", "gpu", "layout", *varied(whole.columns)]

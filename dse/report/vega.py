@@ -8,8 +8,6 @@ from typing import Any
 __all__ = ["VEGA_LITE", "bundle", "png", "svg", "with_data"]
 
 VEGA_LITE = "6.4"
-MOST_ABREAST = 3
-"""Panels of a facet side by side in a picture."""
 
 Spec = Mapping[str, Any]
 Datasets = Mapping[str, list[dict[str, Any]]]
@@ -27,6 +25,8 @@ def bundle() -> str:
 def with_data(spec: Spec, datasets: Datasets, *, width: int | None = None) -> dict[str, Any]:
     """A spec that stands alone: with the datasets that it names, and a width in pixels."""
     text = json.dumps(spec)
+    from dse.report.charts.theme import MOST_ABREAST
+
     used = {name: rows for name, rows in datasets.items() if f'{{"name": "{name}"}}' in text}
     whole: dict[str, Any] = {**spec, "datasets": {**spec.get("datasets", {}), **used}}
     if width is not None and spec.get("width") == "container":

@@ -7,9 +7,12 @@ import polars as pl
 from dse.report.answer import answer
 from dse.report.drawn import with_words
 from dse.report.fleet import gpus_for
+from dse.report.quantities import number
 from dse.report.record import Outcome
 from dse.report.subject import subject
 from tests.report.outcomes import outcome
+
+STOPS = "What stops it from doing better"
 
 
 def asked(made: Outcome) -> Outcome:
@@ -38,23 +41,67 @@ def test_the_best_row_is_the_answer(made: Outcome) -> None:
 
 def test_margins_of_slo_and_walls(made: Outcome) -> None:
     best = made.front.row(0, named=True)
-    margins = reasons(made)["Margins"]
+    margins = reasons(made)[STOPS]
     room = 100 * (1 - best["ttft_p95_s"] / 2.0)
-    assert margins[0] == f"TTFT p95 ≤ 2 s: {best['ttft_p95_s']:.3g} s, {room:.0f}% to spare"
+    assert f"TTFT p95 ≤ 2 s: {best['ttft_p95_s']:.3g} s, {room:.0f}% to spare" in margins
+    pool = f"KV pool: {100 * best['kv_peak_fraction']:.0f}% used at its peak"
+    assert (margins[0] == pool) == (best["kv_peak_fraction"] > best["ttft_p95_s"] / 2.0)
     assert any(line.startswith("kv capacity wall at 96 requests in flight") for line in margins)
 
 
 def test_walls_of_one_replica_are_told_for_all(made: Outcome) -> None:
     front = made.front.head(1).with_columns(tp=1, n_replicas=8)
-    margins = reasons(replace(made, front=front))["Margins"]
+    margins = reasons(replace(made, front=front))[STOPS]
     assert any(line.startswith("kv capacity wall at 768 requests") for line in margins)
 
 
+def banded(made: Outcome, **factors: tuple[float, float]) -> Outcome:
+    """With intervals around columns of the front, as factors on their values."""
+    ends = {
+        f"{end}_{column}": pl.col(column) * pair[i]
+        for column, pair in factors.items()
+        for i, end in enumerate(("lo", "hi"))
+    }
+    return replace(made, front=made.front.with_columns(**ends))
+
+
 def test_without_validation_no_band_is_claimed(made: Outcome) -> None:
-    assert "carry no error band" in reasons(made)["How sure"][0]
-    banded = made.front.with_columns(lo_tpot_p99_s=pl.lit(0.010), hi_tpot_p99_s=pl.lit(0.016))
-    sure = reasons(replace(made, front=banded))["How sure"][0]
-    assert sure == "By validation against measurements: TPOT p99 10 to 16 ms."
+    found = answer(asked(made), subject(made))
+    assert "carry no error band" in dict(found.reasons)["How sure"][0]
+    assert all(not fact.band for fact in found.facts)
+    assert found.cautions == ()
+
+
+def test_goodput_cost_and_gpus_have_the_range_of_the_output_rate(made: Outcome) -> None:
+    known = banded(made, output_tok_per_s_per_gpu=(0.5, 1.25), tpot_p99_s=(0.9, 1.1))
+    facts = {fact.title: fact for fact in answer(asked(known), subject(made)).facts}
+    best = made.front.row(0, named=True)
+    cost = best["usd_per_mtok_output"]
+    assert facts["cost of output"].band == f"{number(cost / 1.25)} to {number(cost / 0.5)}"
+    rate = "goodput_req_per_s_per_gpu"
+    ends = [gpus_for({**best, rate: best[rate] * factor}, 50.0) for factor in (1.25, 0.5)]
+    assert facts["GPUs for 50 req/s"].band == f"{ends[0]} to {ends[1]}"
+
+
+def test_a_bound_within_the_range_is_a_caution(made: Outcome) -> None:
+    best = made.front.row(0, named=True)
+    for column, bound in (("tpot", 0.04), ("ttft", 2.0)):
+        over = 1.01 * bound / best[f"{column}_p95_s"]
+        inside = banded(made, **{f"{column}_p99_s": (0.9, over)})
+        (text,) = (t for t in answer(asked(inside), subject(made)).cautions if "≤" in t)
+        assert text.startswith(f"{column.upper()} p95 ≤")
+        apart = banded(made, **{f"{column}_p99_s": (0.9, over / 1.02)})
+        assert not [t for t in answer(asked(apart), subject(made)).cautions if "≤" in t]
+
+
+def test_a_runner_up_within_the_range_is_a_caution(made: Outcome) -> None:
+    first = "output_tok_per_s_per_gpu"
+    near = banded(made, **{first: (0.5, 1.5)})
+    assert "Runner-up" in answer(asked(near), subject(made)).cautions[-1]
+    best = pl.col("point_id") == made.front["point_id"][0]
+    behind = made.results.with_columns(pl.when(best).then(first).otherwise(pl.col(first) / 2))
+    far = banded(replace(made, results=behind), **{first: (0.75, 1.25)})
+    assert not any("Runner-up" in text for text in answer(asked(far), subject(made)).cautions)
 
 
 def test_each_other_gpu_and_family_is_a_rival_once(made: Outcome) -> None:

@@ -40,6 +40,8 @@ QUIET = (
 SIZES = {"desktop": (1280, 1600), "tablet": (820, 1600), "phone": (390, 1600), "paper": (680, 1600)}
 USEFUL = 0.6
 """The share of a chart's column that its plot fills at least; the rest is axes."""
+MOST_TICKS = 22
+"""Labels of one axis at most: more are a crowd."""
 # What is asked of the page once it is drawn; the answer is written into the document.
 PROBE = """
 const PAPER = false;
@@ -79,6 +81,43 @@ const wait = setInterval(() => {
     .filter((element) => element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0)
     .filter((element) => !scrolls(element))
     .map((element) => `${element.tagName}.${element.className} ${element.scrollWidth}`);
+  const boxes = (place, what) => [...place.querySelectorAll(what)]
+    .filter((each) => getComputedStyle(each).opacity !== "0")
+    .map((each) => [each.getBoundingClientRect(), each.textContent]).filter(([box]) => box.width > 0);
+  const meet = (a, b, gap) => a.left < b.right + gap && b.left < a.right + gap
+    && a.top < b.bottom && b.top < a.bottom;
+  const ticks = [...document.querySelectorAll("[data-chart] .role-axis-label")].flatMap((axis) => {
+    const labels = boxes(axis, "text").filter(([, text]) => text);
+    return labels.slice(1).filter(([box], i) => meet(box, labels[i][0], 3))
+      .map(([, text], i) => `${name(axis)}: ${text}`);
+  });
+  const most = Math.max(0, ...charts.map((place) =>
+    Math.max(0, ...[...place.querySelectorAll(".role-axis-label")].map((axis) =>
+      new Set(boxes(axis, "text").filter(([, text]) => text).map(([box]) => box.left | 0)).size))));
+  const bare = charts.filter((place) => [...place.querySelectorAll(".role-axis-label")]
+    .some((axis) => !boxes(axis, "text").length)).map((place) => place.dataset.chart);
+  const covered = charts.flatMap((place) => {
+    const marks = boxes(place, ".mark-rect.role-mark path, .mark-symbol.role-mark path");
+    return boxes(place, ".role-axis-label text")
+      .filter(([label]) => marks.some(([mark]) => meet(label, mark, 0)))
+      .map(([, text]) => `${place.dataset.chart}: ${text}`);
+  });
+  const unsaid = [...document.querySelectorAll(".sheet")].filter((sheet) => {
+    const box = sheet.querySelector(".scroll");
+    const hint = getComputedStyle(sheet.querySelector(".hint")).display !== "none";
+    return hint !== (!PAPER && box.scrollWidth > box.clientWidth + 1);
+  }).map((sheet) => sheet.innerText.slice(0, 40));
+  const torn = [...document.querySelectorAll("thead th")].filter((th) => {
+    const range = document.createRange();
+    const walk = document.createTreeWalker(th, NodeFilter.SHOW_TEXT);
+    for (let node = walk.nextNode(); node; node = walk.nextNode())
+      for (const word of node.textContent.matchAll(/[A-Za-z]+/g)) {
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        if (range.getClientRects().length > 1) return true;
+      }
+    return false;
+  }).map((th) => th.textContent);
   const hidden = [...document.querySelectorAll(".scroll")]
     .filter((box) => box.scrollWidth > box.clientWidth + 1)
     .map((box) => `${box.scrollWidth} of ${box.clientWidth}: ${box.innerText.slice(0, 60)}`);
@@ -96,7 +135,8 @@ const wait = setInterval(() => {
   const out = document.createElement("pre");
   out.id = "probe";
   out.textContent = JSON.stringify(
-    { wide, empty, cut, plots, short, over, hidden, marked, changed, up, down });
+    { wide, empty, cut, plots, short, over, hidden, ticks, most, bare, covered, unsaid, torn,
+      marked, changed, up, down });
   document.body.append(out);
 }, 50);
 """
@@ -190,6 +230,12 @@ def test_it_opens_whole_at_every_size(
     assert found["wide"] <= 0
     assert found["short"] == []
     assert found["over"] == []
+    assert found["ticks"] == []
+    assert found["most"] <= MOST_TICKS
+    assert found["bare"] == []
+    assert found["covered"] == []
+    assert found["unsaid"] == []
+    assert found["torn"] == []
     assert {name: share for name, share in found["plots"].items() if share < USEFUL} == {}
     if size in ("desktop", "paper"):
         assert found["hidden"] == []

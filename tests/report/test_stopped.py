@@ -10,7 +10,7 @@ from dse.report.content import content
 from dse.report.drawn import with_words
 from dse.report.page import html, write
 from dse.report.record import Funnel, Outcome
-from dse.report.stopped import nearest, reason_text, stopped
+from dse.report.stopped import near_misses, nearest, reason_text, stopped
 from dse.report.subject import subject
 from dse.walls.kinds import WALLS
 from tests.report.outcomes import outcome
@@ -52,6 +52,35 @@ def test_the_nearest_miss_says_by_how_much_and_what_would_do(nothing: Outcome) -
         "TP1 ×8 on 8 × h100-sxm (bf16 / bf16): weights and overheads do not fit a GPU; needs "
         "74.1 GB, has 71.2 GB, 4.07% over. It would do with tp=2, or kv: fp8."
     )
+
+
+def test_near_misses_carry_amounts_with_units(made: Outcome) -> None:
+    found = near_misses(with_words(made.near_misses), with_words(made.results))
+    needs, has, why = (found.columns.index(name) for name in ("needs", "has", "what"))
+    assert [(row[needs], row[has]) for row in found.rows] == [
+        ("74.1 GB", "71.2 GB"),
+        ("52 ms", "50 ms"),
+    ]
+    assert found.rows[1][why] == "tpot floor"
+    assert near_misses(pl.DataFrame(), made.results).rows == ()
+
+
+def test_a_late_point_has_the_share_that_it_reached(made: Outcome) -> None:
+    late = {"reason": "slo_attainment", "demand": 0.95, "limit": 0.94, "unit": "", "margin": 0.01}
+    frame = (
+        with_words(made.near_misses).head(1).with_columns(**{k: pl.lit(v) for k, v in late.items()})
+    )
+    found = near_misses(frame, with_words(made.results))
+    row = dict(zip(found.columns, found.rows[0], strict=True))
+    assert (row["needs"], row["has"]) == ("95% of requests", "94% of requests")
+
+
+def test_a_near_miss_says_its_precision_where_the_study_has_several(made: Outcome) -> None:
+    results = with_words(made.results)
+    misses = with_words(made.near_misses)
+    assert "precision" not in near_misses(misses, results).columns
+    fp8 = misses.with_columns(precision=pl.lit("fp8 / bf16"))
+    assert "precision" in near_misses(fp8, results).columns
 
 
 def test_a_rule_is_told_with_its_numbers(unsimulated: Outcome) -> None:

@@ -5,12 +5,12 @@ import polars as pl
 from dse.report.drawn import with_words
 from dse.report.record import Funnel, Outcome
 from dse.report.subject import subject
-from dse.report.tables import front_table, funnel_rows, markdown, near_misses, provenance, table
+from dse.report.tables import amount, front_table, funnel_rows, markdown, provenance, table
 
 
 def test_the_front_table_has_every_member_best_first(made: Outcome) -> None:
     front = with_words(made.front)
-    found = front_table(front, subject(made))
+    found = front_table(front, subject(made), with_words(made.results))
     assert found.keys == tuple(made.front["point_id"])
     at = found.columns.index("output_tok_per_s_per_gpu")
     assert [row[at] for row in found.values] == made.front["output_tok_per_s_per_gpu"].to_list()
@@ -33,7 +33,7 @@ def test_the_funnel_adds_up(made: Outcome) -> None:
     funnel = made.funnel
     removed = [*funnel.illegal.values(), *funnel.killed.values(), *funnel.screened.values()]
     assert funnel.n_candidates - sum(removed) == funnel.n_survivors
-    rows = funnel_rows(funnel, 100, made.front.height)
+    rows = funnel_rows(funnel, made.results.height, 100, made.front.height)
     by_step = {row["step"]: row["n"] for row in rows}
     assert by_step["candidates"] == 12_480
     assert by_step["− wall: hbm"] == 2_304
@@ -43,19 +43,19 @@ def test_the_funnel_adds_up(made: Outcome) -> None:
 
 
 def test_an_empty_step_that_removes_is_left_out() -> None:
-    rows = funnel_rows(Funnel(n_candidates=3, n_survivors=3, n_simulated=3), None, 1)
+    rows = funnel_rows(Funnel(n_candidates=3, n_survivors=3, n_simulated=3), 3, None, 1)
     assert [row["step"] for row in rows] == ["candidates", "survivors", "simulated", "on the front"]
 
 
-def test_near_misses_carry_amounts_with_units(made: Outcome) -> None:
-    found = near_misses(with_words(made.near_misses))
-    needs, limit = (found.columns.index(name) for name in ("need", "limit_text"))
-    assert [(row[needs], row[limit]) for row in found.rows] == [
-        ("74.1 GB", "71.2 GB"),
-        ("52 ms", "50 ms"),
-    ]
-    assert found.rows[1][found.columns.index("reason")] == "tpot floor"
-    assert near_misses(pl.DataFrame()).rows == ()
+def test_a_point_is_counted_once_however_many_loads_it_was_simulated_at() -> None:
+    funnel = Funnel(n_candidates=3, n_survivors=3, n_simulated=20, n_reused=4)
+    assert {row["step"]: row["n"] for row in funnel_rows(funnel, 3, 2, 1)}["simulated"] == 3
+
+
+def test_amounts_are_in_the_unit_of_a_symbol_or_of_a_columns_ending() -> None:
+    assert amount(77.3e9, "bytes") == amount(77.3e9, "B") == "77.3 GB"
+    assert amount(8344.0, "tok_per_s") == "8344 tok/s"
+    assert amount(None, "s") is None
 
 
 def test_markdown_escapes_what_would_end_a_cell() -> None:
@@ -71,6 +71,13 @@ def test_provenance_is_text(made: Outcome) -> None:
 def test_a_varied_fact_tells_rows_apart(made: Outcome) -> None:
     kinds = ["static" if i % 2 else "chunked_prefill" for i in range(made.front.height)]
     front = made.front.with_columns(pl.Series("engine.scheduler", kinds))
-    found = front_table(front, subject(made))
+    found = front_table(front, subject(made), made.results)
     assert "engine.scheduler" in found.columns
-    assert "engine.scheduler" not in front_table(made.front, subject(made)).columns
+    assert "engine.scheduler" not in front_table(made.front, subject(made), made.results).columns
+
+
+def test_what_varies_among_the_results_is_said_of_a_front_that_is_all_one(made: Outcome) -> None:
+    front, results = with_words(made.front), with_words(made.results)
+    assert "precision" not in front_table(front, subject(made), results).columns
+    other = results.with_columns(precision=pl.lit("fp8 / bf16"))
+    assert "precision" in front_table(front, subject(made), other).columns

@@ -81,7 +81,7 @@ def front(axes: FrontAxes) -> alt.LayerChart:
     )
     ring = (
         base.transform_filter(f"datum.point_id === {PICKED}")
-        .mark_point(size=420, shape="circle", strokeWidth=2.5, color="#D55E00")
+        .mark_point(size=420, shape="circle", strokeWidth=2.5, color="#D55E00", clip=True)
         .encode(x=_x(axes), y=_y(axes))
     )
     layers = [*_rules(axes), *_lines(axes, base), ring, failing, beaten.add_params(legend), members]
@@ -89,7 +89,9 @@ def front(axes: FrontAxes) -> alt.LayerChart:
 
 
 def _faint(place: alt.Chart, which: str, opacity: float, legend: alt.Parameter) -> alt.Chart:
-    points = place.transform_filter(which).mark_point(size=34, strokeWidth=1.3, cursor="pointer")
+    points = place.transform_filter(which).mark_point(
+        size=34, strokeWidth=1.3, cursor="pointer", clip=True
+    )
     shown = alt.when(legend).then(alt.value(opacity)).otherwise(alt.value(0.03))
     faint: alt.Chart = points.encode(opacity=shown)
     return faint
@@ -123,7 +125,7 @@ def _lines(axes: FrontAxes, base: alt.Chart) -> list[alt.Chart]:
         line = line.encode(**dashes(axes.precisions))
     found = [line]
     if axes.own_fronts:
-        own = base.transform_filter("datum.on_own_front").mark_line(strokeWidth=1, opacity=0.7)
+        own = base.transform_filter("datum.on_own_front").mark_line(strokeWidth=1.6, opacity=0.9)
         order = alt.Order(f"{axes.x.column}_shown:Q")
         found.append(own.encode(x=_x(axes), y=_y(axes), order=order, color=_colour(axes)))
     if axes.optimistic:

@@ -28,7 +28,7 @@ def wall_order(names: Sequence[str], walls: Sequence[str], *, has_load: bool) ->
     )
     layers = [dots]
     if has_load:
-        load = alt.Chart(named("wall_load")).mark_tick(thickness=3, size=20, color="gray")
+        load = alt.Chart(named("wall_load")).mark_tick(thickness=3, size=18, color="gray")
         layers.insert(0, load.encode(y=y, x=x, tooltip=["who:N", "at:Q"]))
     return layered(layers, _ROW * max(len(names), 2))
 

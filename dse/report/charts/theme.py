@@ -1,11 +1,12 @@
 """One visual language: colours that colour-blind readers tell apart, shapes, type, ink and grid."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any
 
 import altair as alt
 
-__all__ = ["COLOURS", "SHAPES", "colours", "config", "shapes", "with_legends"]
+__all__ = ["COLOURS", "MOST_ABREAST", "SHAPES", "colours", "config", "shapes", "with_legends"]
 
 COLOURS = (
     "#0072B2",
@@ -61,13 +62,16 @@ def config(*, ink: str, muted: str, grid: str, font: str = FONT) -> dict[str, An
             "tickColor": grid,
             "titleFontWeight": 500,
             "titlePadding": 8,
-            "labelOverlap": True,
+            "labelOverlap": "greedy",
+            "labelSeparation": 8,
             "labelLimit": 0,
         },
         "legend": {
             **text,
             "titleFontWeight": 500,
             "symbolStrokeWidth": 2,
+            "symbolBaseFillColor": muted,
+            "symbolBaseStrokeColor": muted,
             "symbolOpacity": 1,
             "orient": "bottom",
             "labelLimit": 0,
@@ -81,7 +85,9 @@ def config(*, ink: str, muted: str, grid: str, font: str = FONT) -> dict[str, An
 
 
 def with_legends(look: Mapping[str, Any], spec: Mapping[str, Any], width: float) -> dict[str, Any]:
-    """`look` with as many columns of names as let all legends of `spec` stand side by side."""
+    """`look` with as many columns of names as let all legends of `spec` stand side by side, and as
+    many ticks as have room along x.
+    """
     lists = set(_domains(spec))
 
     def room(columns: int) -> float:
@@ -91,10 +97,17 @@ def with_legends(look: Mapping[str, Any], spec: Mapping[str, Any], width: float)
     columns = next((n for n in range(MOST_COLUMNS, 0, -1) if room(n) <= width), 0)
     direction = "horizontal" if columns else "vertical"
     layout = {"bottom": {"anchor": "start", "direction": direction}}
-    return {**look, "legend": {**look["legend"], "columns": columns or 1, "layout": layout}}
+    legend = {**look["legend"], "columns": columns or 1, "layout": layout}
+    panels = min(int(spec["columns"]), MOST_ABREAST) if "facet" in spec else 1
+    ticks = {"tickCount": ceil(width / panels / PIXELS_A_TICK)}
+    return {**look, "legend": legend, "axisXQuantitative": ticks}
 
 
 MOST_COLUMNS = 6
+MOST_ABREAST = 3
+"""Panels of a facet side by side in a picture."""
+PIXELS_A_TICK = 80
+"""Room that a horizontal axis gives to a tick and its label."""
 
 
 def _width(names: Sequence[str]) -> float:

@@ -9,6 +9,8 @@
   const views = [];
   const drawn = [];
   const NARROW = 560;
+  const TICK = 80; // room for a tick of a horizontal axis and its label
+  const LOW = 210; // height of a printed chart
   const PRINTED = 660; // A4 and Letter within the margins of the style sheet
   const rowsOf = (id) => document.querySelectorAll(`tr[data-point="${CSS.escape(id)}"]`);
 
@@ -24,10 +26,10 @@
     const box = document.getElementById("picked");
     const words = (data.words || []).find((each) => each.point_id === id);
     const row = (data.results || []).find((each) => each.point_id === id);
-    if (!box || !(words || row)) return;
+    if (!box) return;
     box.replaceChildren();
     const title = document.createElement("strong");
-    title.textContent = words ? words.sentence : `${row.gpu}, ${row.layout}`;
+    title.textContent = words ? words.sentence : row ? `${row.gpu}, ${row.layout}` : "Not drawn here.";
     const list = document.createElement("dl");
     for (const { column, label, scale } of read("shown")) {
       const value = row && row[column];
@@ -74,6 +76,20 @@
     });
   }
 
+  // A table that is wider than its place says so: with a shade at its edge, and in words.
+  function hint(sheet) {
+    const box = sheet.querySelector(".scroll");
+    const left = box.scrollWidth - box.clientWidth;
+    sheet.classList.toggle("wide", left > 1);
+    sheet.classList.toggle("more", left - box.scrollLeft > 1);
+  }
+  const sheets = [...document.querySelectorAll(".sheet")];
+  for (const sheet of sheets)
+    sheet.querySelector(".scroll").addEventListener("scroll", () => hint(sheet), { passive: true });
+  const hints = () => sheets.forEach(hint);
+  addEventListener("resize", hints);
+  hints();
+
   // What the legends of a chart name: one list of names a scale.
   function legends(node, found = new Map()) {
     if (!node || typeof node !== "object") return found;
@@ -96,14 +112,17 @@
   const rowed = (spec) => (spec.layer || []).some((layer) => layer.encoding?.y?.type === "nominal");
 
   function fitted(spec, width) {
-    const columns = abreast(spec, width);
+    const columns = abreast(spec, Math.min(width, PRINTED)); // a legend is not laid out anew
     const layout = { bottom: { anchor: "start", direction: columns ? "horizontal" : "vertical" } };
     const legend = { ...config.legend, columns: columns || 1, layout };
-    if (width >= NARROW || !rowed(spec)) return { ...config, legend };
-    // Names of rows stand above them: beside them they would leave no room.
+    const along = spec.facet ? spec.spec.width : width;
+    const ticks = { axisXQuantitative: { tickCount: Math.ceil(along / TICK) } };
+    if (width >= NARROW || !rowed(spec)) return { ...config, legend, ...ticks };
+    // Names of rows stand above their marks, which are 18 pixels high at most: beside them they
+    // would leave no room.
     spec.height *= 1.7;
-    const above = { labelAlign: "left", labelPadding: -4, labelOffset: -13, ticks: false };
-    return { ...config, legend, axisYBand: above, axisYPoint: above };
+    const above = { labelAlign: "left", labelPadding: -4, labelOffset: -18, ticks: false };
+    return { ...config, legend, ...ticks, axisYBand: above, axisYPoint: above };
   }
 
   // Vega-Lite fits no facet to its place: its panels share the width, as many abreast as can be read.
@@ -117,11 +136,15 @@
   const panel = (spec, width) =>
     Math.floor((width - 70 - spec.spacing * (spec.columns - 1)) / spec.columns);
 
-  // A page is printed at another width than it is shown at: charts are drawn anew for it.
+  // A page is printed at another size than it is shown at: charts are drawn anew for it, lower, so
+  // that they fill pages.
   function redraw(width) {
     for (const { view, place, spec } of drawn) {
       const to = width || place.clientWidth;
-      view.signal(spec.facet ? "child_width" : "width", spec.facet ? panel(spec, to) : to).resize().run();
+      if (spec.facet) view.signal("child_width", panel(spec, to));
+      else view.signal("width", to);
+      if (!spec.facet && !rowed(spec)) view.signal("height", width ? Math.min(spec.height, LOW) : spec.height);
+      view.resize().run();
     }
   }
   addEventListener("beforeprint", () => redraw(PRINTED));
