@@ -11,10 +11,11 @@ import socketserver
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from dse.report.page import policy, write
@@ -42,7 +43,16 @@ USEFUL = 0.6
 """The share of a chart's column that its plot fills at least; the rest is axes."""
 MOST_TICKS = 22
 """Labels of one axis at most: more are a crowd."""
-# What is asked of the page once it is drawn; the answer is written into the document.
+# A window has at least 500 pixels: the page stands in a frame of the width that is asked for.
+FRAME = """<!doctype html><body style="margin: 0">
+<iframe src="probed.html" style="border: 0; width: {width}px; height: {height}px"></iframe>
+<script>addEventListener("message", (event) => {{
+  const out = document.createElement("pre");
+  out.id = "probe";
+  out.textContent = event.data;
+  document.body.append(out);
+}});</script></body>"""
+# What is asked of the page once it is drawn; the answer is written into the document around it.
 PROBE = """
 const PAPER = false;
 const wait = setInterval(() => {
@@ -83,7 +93,8 @@ const wait = setInterval(() => {
     .map((element) => `${element.tagName}.${element.className} ${element.scrollWidth}`);
   const boxes = (place, what) => [...place.querySelectorAll(what)]
     .filter((each) => getComputedStyle(each).opacity !== "0")
-    .map((each) => [each.getBoundingClientRect(), each.textContent]).filter(([box]) => box.width > 0);
+    .map((each) => [each.getBoundingClientRect(), each.textContent])
+    .filter(([box]) => box.width > 0);
   const meet = (a, b, gap) => a.left < b.right + gap && b.left < a.right + gap
     && a.top < b.bottom && b.top < a.bottom;
   const ticks = [...document.querySelectorAll("[data-chart] .role-axis-label")].flatMap((axis) => {
@@ -132,12 +143,9 @@ const wait = setInterval(() => {
   const cells = () => [...document.querySelectorAll("#front tbody tr td:first-child")]
     .map((cell) => cell.dataset.value);
   head.click(); const up = cells(); head.click(); const down = cells();
-  const out = document.createElement("pre");
-  out.id = "probe";
-  out.textContent = JSON.stringify(
+  parent.postMessage(JSON.stringify(
     { wide, empty, cut, plots, short, over, hidden, ticks, most, bare, covered, unsaid, torn,
-      marked, changed, up, down });
-  document.body.append(out);
+      marked, changed, up, down }), "*");
 }, 50);
 """
 
@@ -177,7 +185,11 @@ def proxy() -> Iterator[Proxy]:
 @pytest.fixture(scope="module")
 def page(made: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("chromium")
-    write(made, folder, ("html",))
+    # Several formats, with long names: tables are as wide as they get.
+    weights = pl.when(pl.col("tp") == 4).then(pl.lit("fp8_block")).otherwise("weights")
+    frames = (made.results, made.front)
+    results, front = (frame.with_columns(weights=weights) for frame in frames)
+    write(replace(made, results=results, front=front), folder, ("html",))
     return folder / "index.html"
 
 
@@ -210,8 +222,10 @@ def probed(browser: str, page: Path, proxy: Proxy, folder: Path, size: str) -> d
     text = page.read_text("utf-8").replace("script-src ", f"script-src {known} ", 1)
     body, end = text.rsplit("</body>", 1)
     copy.write_text(f"{body}<script>{probe}</script></body>{end}", "utf-8")
-    window = f"--window-size={width},{height}"
-    run = opened(browser, copy, proxy, folder / "profile", window, "--dump-dom")
+    around = folder / "frame.html"
+    around.write_text(FRAME.format(width=width, height=height), "utf-8")
+    window = f"--window-size={max(width, 500)},{height}"
+    run = opened(browser, around, proxy, folder / "profile", window, "--dump-dom")
     match = re.search(r'<pre id="probe">(.*?)</pre>', run.stdout, flags=re.DOTALL)
     assert match, f"the page was not drawn in time: {messages(run)}"
     assert messages(run) == []
