@@ -102,6 +102,12 @@ def attainment_at_most(good: float, n: int) -> float:
     return min(1.0, good / -(-n // stride))
 
 
+def may_be_late(n: int, attainment: float) -> int:
+    """How many of `n` requests may miss an SLO that is kept: see `attainment_at_most`."""
+    kept = -(-n // (-(-n // MAX_SAMPLES) or 1))
+    return int(np.floor(n - attainment * kept + 1e-9))
+
+
 def _new(requests: Requests, isl: Array) -> Array:
     if requests.hash_ids or bool((requests.session >= 0).any()):
         return np.ones_like(isl)

@@ -8,7 +8,7 @@ more than the loop holds. The late ones among the others are late in the whole r
 import numpy as np
 
 from dse.base.errors import DseError
-from dse.search.offered import Offered, attainment_at_most
+from dse.search.offered import Offered, attainment_at_most, may_be_late
 from dse.search.work import one_of_equals
 from dse.serving.deployment import Deployment
 from dse.serving.slo import SLO
@@ -35,8 +35,7 @@ def most_on_time(
     """
     _, part = one_of_equals(spec, offered)
     copies = offered.n // part.n
-    target = slo.attainment * -(-part.n // (-(-part.n // MAX_SAMPLES)))
-    late_enough = int(np.floor(part.n - target)) + 1
+    late_enough = may_be_late(part.n, slo.attainment) + 1
     first = int(np.ceil(_MORE * (part.concurrency + late_enough)))
     if first > min(_WORTH * part.n, MAX_SAMPLES):
         return 1.0

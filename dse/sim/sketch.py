@@ -13,13 +13,13 @@ Floats = NDArray[np.float64]
 # 16-bit codes: 2,048 an octave (steps of 0.034%) from 2^-16 s (15 µs) on; 0 is "not defined".
 CODES_PER_OCTAVE = 2048
 LOWEST_OCTAVE = -16
-MAX_SAMPLES = 8192
+MAX_SAMPLES = 16384
 
 
 @dataclass(frozen=True, slots=True)
 class LatencySketch:
     """`samples[i]` = (TTFT, TPOT, E2E) codes of a request, by rising E2E. `n_requests` were
-    measured (every k-th is kept above 8,192); `n_rejected` more were refused and meet no SLO.
+    measured (every k-th is kept above 16,384); `n_rejected` more were refused and meet no SLO.
     """
 
     samples: NDArray[np.uint16]

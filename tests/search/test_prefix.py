@@ -84,5 +84,5 @@ def test_a_run_that_would_not_be_shorter_is_not_made():
 
 def test_of_long_runs_the_good_ones_may_be_those_that_are_kept():
     assert attainment_at_most(90, 100) == 0.9
-    assert attainment_at_most(4096, 10_000) == 4096 / 5000
-    assert attainment_at_most(6000, 10_000) == 1.0
+    assert attainment_at_most(8192, 20_000) == 8192 / 10_000
+    assert attainment_at_most(12_000, 20_000) == 1.0
