@@ -130,11 +130,28 @@ def _drawn(workload: Workload, lengths: Random, gaps: Random, wanted: int) -> Ro
     rows = np.zeros(wanted, dtype=_ROW)
     rows["follows"] = rows["session"] = -1
     rows["arrival_s"] = workload.arrivals.times(wanted, gaps)
-    isl, osl = workload.isl.at, workload.osl.at
-    drawn = [(isl(lengths.random()), osl(lengths.random())) for _ in range(wanted)]
-    rows["isl_tokens"], rows["osl_tokens"] = np.array(drawn, dtype=np.int64).T
+    drawn = _spread_evenly(wanted, workload.n_requests, lengths)
+    rows["isl_tokens"] = [workload.isl.at(quantile) for quantile, _ in drawn]
+    rows["osl_tokens"] = [workload.osl.at(quantile) for _, quantile in drawn]
     rows["isl_tokens"] = np.maximum(rows["isl_tokens"], workload.shared_prefix_tokens + 1)
     return rows
+
+
+def _spread_evenly(wanted: int, n_strata: int, random: Random) -> list[tuple[float, float]]:
+    """Two quantiles for each of `wanted` requests: in any `n_strata` from the first on, one of each
+    kind lies in each of as many equal strata, in random order.
+
+    Each seed then asks nearly the same number of tokens; the order of lengths stays random.
+    """
+    found: list[tuple[float, float]] = []
+    while len(found) < wanted:
+        columns = []
+        for _ in range(2):
+            strata = list(range(n_strata))
+            random.shuffle(strata)
+            columns.append([(stratum + random.random()) / n_strata for stratum in strata])
+        found += zip(*columns, strict=True)
+    return found[:wanted]
 
 
 def _conversations(

@@ -1,0 +1,63 @@
+"""What seeds share: nearly the same tokens, in another order, and so nearly the same medians."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dse.serving.arrivals import ClosedLoop, Poisson
+from dse.serving.layout import Layout
+from dse.serving.lengths import Lognormal, Uniform
+from dse.serving.workload import Workload
+from dse.sim import compile_run, simulate
+from dse.sim.traffic import realised_requests
+from tests import worlds
+
+LENGTHS = Uniform(low_tokens=1, high_tokens=50)
+LOAD = Workload(arrivals=Poisson(req_per_s=1.0), n_requests=50, isl=LENGTHS, osl=LENGTHS)
+
+
+def test_each_length_comes_once_in_as_many_requests() -> None:
+    for seed in range(3):
+        asked = realised_requests(LOAD, seed)
+        for found in (asked.isl_tokens, asked.osl_tokens):
+            assert sorted(found) == list(range(1, 51))
+        assert list(asked.isl_tokens) != list(asked.osl_tokens)
+
+
+def test_a_longer_run_begins_with_the_shorter_ones_requests() -> None:
+    short, long = realised_requests(LOAD, 1), realised_requests(LOAD, 1, 130)
+    for name in ("isl_tokens", "osl_tokens", "arrival_s"):
+        np.testing.assert_array_equal(getattr(long, name)[:50], getattr(short, name))
+    assert sorted(long.isl_tokens[50:100]) == list(range(1, 51))
+
+
+def test_the_mean_is_the_one_asked_for() -> None:
+    """A log-normal of cv 1 has a mean 14% off in one of three samples of 50 drawn freely."""
+    asked = replace(LOAD, osl=Lognormal(mean_tokens=400, cv=1.0))
+    for seed in range(5):
+        found = realised_requests(asked, seed).osl_tokens.mean()
+        assert found == pytest.approx(400, rel=0.05)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(("isl", "osl"), [(1024, 1024), (8192, 1024)])
+@pytest.mark.parametrize("concurrency", [4, 16, 64])
+def test_medians_of_two_seeds_lie_within_two_percent(isl: int, osl: int, concurrency: int) -> None:
+    """A closed loop as InferenceX runs it: 0.8 to 1.0 of the lengths, ten rounds."""
+    deployment = worlds.deployment(
+        worlds.llama_8b(), layout=Layout(tp=2), by=worlds.engine(max_num_batched_tokens=8192)
+    )
+    load = Workload(
+        arrivals=ClosedLoop(concurrency=concurrency),
+        n_requests=10 * concurrency,
+        isl=Uniform(low_tokens=int(0.8 * isl), high_tokens=isl),
+        osl=Uniform(low_tokens=int(0.8 * osl), high_tokens=osl),
+    )
+    spec = compile_run(deployment, "roofline")
+    runs = [simulate(deployment, load, seed, spec=spec) for seed in range(6)]
+    for name in ("ttft", "tpot"):
+        values = [getattr(run, name).p50 for run in runs]
+        apart = [abs(a - b) for a, b in combinations(values, 2)]
+        assert np.mean(apart) < 0.02 * np.median(values), (name, values)
