@@ -188,7 +188,8 @@ class LoopBound:
         )
 
     def _rate(self, pool: PoolSpec, contexts: tuple[float, float]) -> Rates:
-        return self._rates.of((pool.cost, pool.kv), contexts, lambda: Rates.of(pool, contexts))
+        key = (contexts, pool.role == "both")
+        return self._rates.of((pool.cost, pool.kv), key, lambda: Rates.of(pool, contexts))
 
 
 def _copies(spec: RunSpec) -> int:

@@ -73,7 +73,8 @@ def _best(
     to_end = (by_tokens[-1] - by_tokens[many]) / (tokens[-1] - tokens[many])
     slopes = np.maximum(np.append(0.0, to_end), 0.0)
     rest = by_tokens[None, :] - slopes[:, None] * tokens[None, :]
-    falls = np.array([float((each - rising(each)).max()) for each in rest]) + max(lost, 0.0)
+    later = np.minimum.accumulate(rest[:, ::-1], axis=1)[:, ::-1]
+    falls = (rest - later).max(axis=1) + max(lost, 0.0)
     adds = slopes * shortest - falls * (1.0 + shortest / budget)
     best = int(adds.argmax())
     return float(adds[best]), float(slopes[best]), float(falls[best])

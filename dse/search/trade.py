@@ -126,9 +126,10 @@ class Rates:
             seconds = latency.at_lowest(n)
         seconds, shortest = rising(seconds), max(contexts[0] - 1.0, 1.0)
         hull = _fastest(n, seconds)
-        shared = [Shared.of(latency, n, seconds, hull, shortest)]
-        if pool.pp > 1:
-            shared = []
+        shared: list[Shared] = []
+        if pool.pp == 1 and pool.role == "both":
+            shared = [Shared.of(latency, n, seconds, hull, shortest)]
+        elif pool.pp > 1:
             for weights in np.eye(len(t.stage_count)):
                 stage = Steps.of(pool, Line.of(pool.cost, weights), contexts, top)
                 stage_s = rising(stage.at_lowest(n))
