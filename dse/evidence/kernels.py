@@ -7,15 +7,18 @@ the formula that prices a deployment.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from dse.catalog import Catalog
 from dse.cost.kernels._terms import WINDOWED
-from dse.cost.work import compute_format
+from dse.cost.work import compute_format, work
 from dse.evidence.kernels_gemm import stalled, static_scales
+from dse.evidence.kernels_moe import COLD, mistuned
 from dse.evidence.routing import expert_load
 from dse.evidence.silicon import ENGINES, Table, tables
 from dse.hardware.dtype import DType
@@ -123,20 +126,28 @@ class Reader:
                 seconds=part["latency"].to_numpy() * 1e-3,
                 group=_number(part, self.groups),
                 cohort=_number(part, self.cohorts),
-                usable=_usable(table, part),
+                usable=_usable(table, part, op),
             )
 
 
-def _usable(table: Table, part: pl.DataFrame) -> npt.NDArray[np.bool_]:
-    """All rows but GEMMs that stalled and TensorRT-LLM's decode steps whose context exceeds the
-    window: its kernel's time follows the whole context there, and an op holds what is read.
+def _usable(table: Table, part: pl.DataFrame, op: Any) -> npt.NDArray[np.bool_]:
+    """All rows but GEMMs that stalled, experts that ran a badly chosen kernel and TensorRT-LLM's
+    decode steps whose context exceeds the window: its kernel's time follows the whole context
+    there, and an op holds what is read.
     """
     if table.name == "gemm":
         return ~stalled(part)
+    if table.name == "moe":
+        return ~mistuned(part, work(op).hbm_bytes > COLD * _l2_bytes(table.gpu))
     if table.name != "generation_attention" or table.engine != "trtllm":
         return np.ones(len(part), dtype=bool)
     window, context = part["window_size"].to_numpy(), part["step"].to_numpy() + 1
     return (window <= 0) | (context <= window)
+
+
+@cache
+def _l2_bytes(gpu: str) -> float:
+    return Catalog.load().gpu(gpu).l2_bytes
 
 
 def _columns(part: pl.DataFrame) -> dict[str, Any]:
@@ -349,3 +360,11 @@ READERS = {
         ),
     )
 }  # fmt: skip
+
+
+@cache
+def measured(family: str, gpu: str) -> tuple[Slice, ...]:
+    """Every slice of `family` on the catalog GPU `gpu`, read once: scores and baselines of several
+    tiers go over the same rows.
+    """
+    return tuple(READERS[family].slices((gpu,)))

@@ -13,10 +13,11 @@ import numpy as np
 
 from dse.catalog import Catalog
 from dse.cost.kernels import _coefficients, kernel_model
-from dse.evidence.calibrate_kernels import BUSY_S, SliceFit, fit_slice, poisoned, samples_of
+from dse.evidence.calibrate_kernels import BUSY_S, poisoned, samples_of
 from dse.evidence.collective_slices import collectives_page
 from dse.evidence.infersim import read_infersim
-from dse.evidence.kernels import READERS
+from dse.evidence.kernels import READERS, measured
+from dse.evidence.kernels_whole_models import whole_models
 from dse.evidence.validate_kernels import (
     BLACKWELL,
     Score,
@@ -27,10 +28,10 @@ from dse.evidence.validate_kernels import (
 )
 from dse.hardware import GPU
 
-MANY_ROWS = 5_000
 # Why a family's readers mark rows as unusable.
 UNUSABLE = {
     "gemm": "stalled: slower than the same weights with more rows of activations",
+    "moe": "mistuned: slower than a larger share of the same layer, or than its parts in turn",
     "decode_attention": "context beyond the window",
 }
 UNSEEN = {"H20": "H20-96GB", "H800": "H800"}
@@ -70,7 +71,7 @@ def page(catalog: Catalog, infersim: Path | None = None) -> str:
         "A group is (n, k) of a GEMM, (heads, KV heads, head size, window) of attention, "
         "(shape, tp, ep) of experts, (heads, batch) of MLA.\n",
         family_table(target),
-        with_stalls(gpus),
+        with_set_aside(gpus),
         "### By GPU\n",
         *(f"**{family}**\n\n{gpu_table(rows)}" for family, rows in by_family(target).items()),
         "### Worst slices\n",
@@ -93,16 +94,18 @@ def page(catalog: Catalog, infersim: Path | None = None) -> str:
     return "\n".join(parts) + "\n"
 
 
-def with_stalls(gpus: Sequence[GPU]) -> str:
-    """What the GEMM row would be if stalled rows were scored too."""
-    rows = validate_kernels(gpus, families=("gemm",), unusable=True)
-    found = score(rows)
-    if found is None:
-        return ""
-    return (
-        f"With the stalled rows that *Left out* counts, GEMM is at {found.median:.1%} median, "
-        f"{found.mean:.1%} mean.\n"
-    )
+def with_set_aside(gpus: Sequence[GPU]) -> str:
+    """What the rows of GEMM and experts would be if stalled and mistuned rows were scored too."""
+    lines = []
+    for family, kind in (("gemm", "stalled"), ("moe", "mistuned")):
+        found = score(validate_kernels(gpus, families=(family,), unusable=True))
+        lines.append(
+            f"With the {kind} rows that *Left out* counts, {family} is at {found.median:.1%} "
+            f"median, {found.mean:.1%} mean."
+            if found is not None
+            else ""
+        )
+    return "\n".join(lines) + "\n"
 
 
 def family_table(rows: Sequence[Scored]) -> str:
@@ -155,7 +158,7 @@ def _percent(*values: float) -> list[str]:
 
 
 def unseen(catalog: Catalog, path: Path) -> str:
-    """Errors on the InferSim tables by GPU and family."""
+    """Errors on the InferSim tables by GPU and family, of what each row timed."""
     models = {
         name: kernel_model(catalog.gpu(entry), ("sglang", "vllm"), "cross")
         for name, entry in UNSEEN.items()
@@ -163,11 +166,13 @@ def unseen(catalog: Catalog, path: Path) -> str:
     groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in read_infersim(path):
         model = models[row.gpu]
-        seconds, limit = float(model.seconds(row.op)), float(model.roofline_seconds(row.op))
+        seconds, limit = row.priced_s(model), float(model.roofline_seconds(row.op))
         for gpu in (row.gpu, "both"):
             found = groups.setdefault((gpu, row.op.family), [])
             found.append((seconds / row.seconds - 1.0, limit))
     out = [
+        "InferSim times a GEMM alone; the pass that converts its input to FP8 first, which a price "
+        "holds, is taken off it.\n",
         "| GPU | family | rows | median | bias | 20 µs: rows | median |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -181,45 +186,22 @@ def unseen(catalog: Catalog, path: Path) -> str:
     return "\n".join(out) + "\n"
 
 
-def whole_models(gpu: GPU) -> str:
-    """Errors of MoE fits from which whole models were held out, slice by slice."""
-    out = [
-        f"On {gpu.name}, slices of {MANY_ROWS:,} rows and more; a model is (hidden, inter, top-k, "
-        "experts), and a sixth of them is held out.\n",
-        "| engine, implementation | format | models | rows held out | median | mean |",
-        "|---|---|---|---|---|---|",
-    ]
-    errors = []
-    for part in READERS["moe"].slices((gpu.name,)):
-        fitted = fit_slice(part, gpu, whole_models=True) if len(part) >= MANY_ROWS else None
-        if isinstance(fitted, SliceFit):
-            error = np.abs(fitted.ratio - 1.0)
-            errors.append(error)
-            out.append(
-                f"| {part.engine} `{part.implementation[:40]}` | {fitted.variant} | "
-                f"{len(np.unique(part.cohort))} | {len(error):,} | {np.median(error):.1%} | "
-                f"{np.mean(error):.1%} |"
-            )
-    every = np.concatenate(errors)
-    out.append(f"| all | | | {len(every):,} | {np.median(every):.1%} | {np.mean(every):.1%} |")
-    return "\n".join(out) + "\n"
-
-
 def left_out(gpus: Sequence[GPU]) -> str:
     """Slices and rows that rules exclude, counted."""
     out = ["| GPU | family | engine, implementation | rows | rule |", "|---|---|---|---|---|"]
     for gpu in gpus:
-        for family, reader in READERS.items():
-            for part in reader.slices((gpu.name,)):
+        for family in READERS:
+            for part in measured(family, gpu.name):
                 samples = samples_of(part, gpu)
                 name = f"{part.engine} `{part.implementation[:40]}`"
                 rule, n_rows = poisoned(part, samples), len(part)
+                whole = bool(rule)
                 beat = int((samples.seconds <= samples.roofline_s).sum())
                 if not rule and beat > 0.01 * len(part):
                     rule, n_rows = "faster than the roofline (operands resident in L2)", beat
                 if rule:
                     out.append(f"| {gpu.name} | {family} | {name} | {n_rows:,} | {rule} |")
-                elif not part.usable.all():
+                if not (whole or part.usable.all()):
                     n_rows = int((~part.usable).sum())
                     out.append(
                         f"| {gpu.name} | {family} | {name} | {n_rows:,} | {UNUSABLE[family]} |"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dse.cost.kernels import KERNELS, FittedKernels, _coefficients, kernel_model
 from dse.cost.kernels._reference import distance
 from dse.evidence.calibrate_kernels import BUSY_S, busy_share, poisoned, samples_of, split
-from dse.evidence.kernels import READERS, Slice
+from dse.evidence.kernels import READERS, Slice, measured
 from dse.hardware.gpu import GPU
 
 Array = npt.NDArray[np.floating[Any]]
@@ -106,8 +106,8 @@ def validate_kernels(
         blind = tuple({gpu.name, *hold_out}) if tier == "cross" else ()
         nearest = _nearest(gpu, records, {gpu.name, *hold_out})
         for family in families:
-            other = list(READERS[family].slices((nearest.name,))) if nearest else []
-            for part in READERS[family].slices((gpu.name,)):
+            other = measured(family, nearest.name) if nearest else ()
+            for part in measured(family, gpu.name):
                 every = dataclasses.replace(part, usable=np.ones_like(part.usable))
                 asked = every if unusable else part
                 scored = _score_slice(asked, gpu, tier, blind, nearest, other)
