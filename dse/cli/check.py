@@ -58,7 +58,8 @@ def _print(file: Path, found: dict[str, Any]) -> None:
         cheap, dear = predicted["cpu_s"]
         out.print(
             f"illegal {predicted['n_illegal']:,} points; predicted {low:,} to {high:,} simulations,"
-            f" {cheap:,.1f} to {dear:,.1f} CPU s, fewer where walls kill or results are reused"
+            f" {cheap:,.1f} to {dear:,.1f} CPU s, fewer where walls kill or results are reused;"
+            " start, enumeration and report come on top; a first run compiles the simulator"
         )
     for name in found.get("unsupported", ()):
         out.print(f"cannot be simulated: {name}")

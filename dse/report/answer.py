@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from dse.catalog import Catalog
+from dse.export import EXPORTERS
 from dse.report.bands import Bands, bands
 from dse.report.fleet import gpus_for, housed
 from dse.report.layouts import busy_replicas, family, in_flight, label, sentence
@@ -42,7 +43,8 @@ class Fact:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The recommended point in words and numbers, with titled `reasons`; `headline` says so where
-    nothing is feasible. `cautions` are those of the reasons that a short answer must not leave out.
+    nothing is feasible. `cautions` are those of the reasons that a short answer must not leave out,
+    `launch` the command that prints how to start it, where there is one.
     """
 
     feasible: bool
@@ -52,6 +54,7 @@ class Answer:
     facts: tuple[Fact, ...] = ()
     reasons: tuple[tuple[str, tuple[str, ...]], ...] = ()
     cautions: tuple[str, ...] = ()
+    launch: str = ""
 
 
 def answer(outcome: Outcome, subject: Subject) -> Answer:
@@ -83,7 +86,13 @@ def answer(outcome: Outcome, subject: Subject) -> Answer:
             ("Why not another", tuple(_rival(row, best, subject) for row in rivals)),
         ),
         cautions=doubts,
+        launch=_launch(best),
     )
+
+
+def _launch(best: Row) -> str:
+    engine = str(best.get("engine") or "").partition("@")[0]
+    return f"dse export {best['point_id'][:12]} --engine {engine}" if engine in EXPORTERS else ""
 
 
 def _rule(subject: Subject) -> str:

@@ -25,6 +25,8 @@ def _head(found: Content) -> Iterator[str]:
     if best.feasible:
         yield best.title
     yield f"**{best.headline}**" if best.feasible else f"**Nothing is feasible.** {best.headline}"
+    if best.launch:
+        yield f"To launch it: `{best.launch}`"
     if best.facts:
         lines = (f"| {fact.title} | {fact.value} {fact.unit}{fact.aside} |" for fact in best.facts)
         yield "\n".join(["| | |", "|:--|--:|", *lines])

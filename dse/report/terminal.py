@@ -97,6 +97,8 @@ def _answer(best: Answer, about: Subject) -> "Iterable[RenderableType]":
     yield Text(f"{best.title} under {about.slo_text()}", style="dim")
     yield Text(" · ".join(facts))
     yield from (Text(f"! {text}", style="yellow") for text in best.cautions)
+    if best.launch:
+        yield Text(f"Launch: {best.launch}", style="dim")
 
 
 def _front(outcome: Outcome, about: Subject, width: int) -> "RenderableType":

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.base.errors import InfeasibleError, UserError
+from dse.base.units import UNITS, show
 from dse.cost.memory import RankMemory, rank_memory
 from dse.cost.tables import Array
 from dse.saturation.constants import SaturationFit
@@ -253,7 +254,7 @@ def _bounds(steady: Steady, slo: SLO) -> list[tuple[Array, float]]:
 
 def _unmet(steady: Steady, slo: SLO, margin: float) -> InfeasibleError:
     least = [
-        f"{name} {1e3 * float(np.nanmin(value)):.1f} ms of {1e3 * bound:.1f} ms"
+        f"{name} {show(float(np.nanmin(value)), UNITS['s'])} of {show(bound, UNITS['s'])}"
         for name, value, bound in (
             ("TPOT", steady.tpot_s, slo.tpot_s),
             ("TTFT", steady.ttft_s, slo.ttft_s),

@@ -55,6 +55,12 @@ def test_an_impossible_bound_exits_3(capsys):
     assert "no batch cap meets" in json.loads(out)["error"]["message"]
 
 
+def test_a_bound_is_told_in_a_unit_that_shows_it(capsys):
+    code, out, _ = run(capsys, *SWEEP, "--slo-ttft", "1us", "--json")
+    assert code == 3
+    assert json.loads(out)["error"]["message"].endswith(" ms of 1 µs")
+
+
 def test_two_pools_are_refused(capsys):
     code, out, _ = run(
         capsys, "--model", "llama-3.1-8b", "--gpu", "h100-sxm", "--prefill", "gpus=1",

@@ -47,6 +47,15 @@ def test_illegal_layout_exits_0_with_its_reason(capsys):
     assert any("heads 28 % TP 8" in reason for reason in found["illegal_reasons"])
 
 
+def test_gpus_that_are_no_whole_number_of_replicas_do_not_start(capsys):
+    flags = ("--model", "qwen2.5-7b", "--gpu", "h100", "--layout", "tp=4", "--gpus", "6")
+    found = document(capsys, "walls", *flags)
+    assert not found["legal"]
+    assert "6 GPUs % 4 GPUs of a replica = 2" in found["illegal_reasons"][0]
+    _, out, _ = run(capsys, "walls", *flags)
+    assert "does not start" in out
+
+
 @pytest.mark.parametrize("columns", ["80", "140"])
 def test_walls_is_readable_in_a_terminal(capsys, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)

@@ -145,3 +145,18 @@ def test_errors(
     found, out, _ = run(capsys, *given, "--json")
     assert found == code
     assert message in json.loads(out)["error"]["message"]
+
+
+def test_a_process_says_in_words_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, *LLAMA, "--layout", "tp=4", "--engine", "vllm")
+    assert "# role: both (prefill and decode), replicas: 2, node: 1 of 1\n" in out
+
+
+def test_an_engine_that_makes_no_fp8_weights_asks_for_a_checkpoint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, out, err = run(capsys, *LLAMA, "--layout", "tp=4", "--engine", "trtllm")
+    assert "./checkpoints/llama-3.3-70b-fp8" in out
+    assert "put a fp8 checkpoint of it, made or downloaded, at ./checkpoints" in err
+    _, out, err = run(capsys, *LLAMA, "--layout", "tp=4", "--engine", "vllm")
+    assert "./checkpoints" not in out + err

@@ -37,6 +37,9 @@ def test_the_best_row_is_the_answer(made: Outcome) -> None:
     facts = {fact.title: fact for fact in found.facts}
     assert facts["output per GPU"].value == f"{best['output_tok_per_s_per_gpu']:,.0f}"
     assert facts["GPUs for 50 req/s"].value == str(gpus_for(best, 50.0))
+    assert found.launch == f"dse export {best['point_id'][:12]} --engine vllm"
+    other = made.front.with_columns(engine=pl.lit("ideal"))
+    assert answer(asked(replace(made, front=other)), subject(made)).launch == ""
 
 
 def test_margins_of_slo_and_walls(made: Outcome) -> None:
