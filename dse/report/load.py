@@ -195,8 +195,11 @@ def _shares(
         return None
     known = sketches.filter(pl.col("point_id").is_in(outcome.results["point_id"].to_list()))
     own, kept, ids, asked = [], [], [], []
-    for row in known.iter_rows(named=True):
-        codes = np.array([row["ttft_code"], row["tpot_code"], row["e2e_code"]], dtype=np.uint16).T
+    # Row by row through the columns: a row of Python lists holds thousands of numbers one by one.
+    held = [known[name] for name in ("ttft_code", "tpot_code", "e2e_code")]
+    facts = known.select("point_id", "n_requests", "n_rejected")
+    for index, row in enumerate(facts.iter_rows(named=True)):
+        codes = np.array([column[index].to_numpy() for column in held], dtype=np.uint16).T
         ttft_s, tpot_s, e2e_s = LatencySketch(codes, row["n_requests"]).seconds()
         if not len(ttft_s):
             continue

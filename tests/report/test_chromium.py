@@ -102,6 +102,13 @@ const wait = setInterval(() => {
     return labels.slice(1).filter(([box], i) => meet(box, labels[i][0], 3))
       .map(([, text], i) => `${name(axis)}: ${text}`);
   });
+  for (const place of charts) {
+    const titles = boxes(place, ".role-axis-title text");
+    titles.forEach(([box, text], i) => {
+      if (titles.slice(0, i).some(([other]) => meet(box, other, 3)))
+        ticks.push(`${place.dataset.chart}: ${text}`);
+    });
+  }
   const most = Math.max(0, ...charts.map((place) =>
     Math.max(0, ...[...place.querySelectorAll(".role-axis-label")].map((axis) =>
       new Set(boxes(axis, "text").filter(([, text]) => text).map(([box]) => box.left | 0)).size))));

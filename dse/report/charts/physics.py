@@ -78,7 +78,7 @@ def breakdown(
             "share:Q",
             stack=True,
             scale=alt.Scale(domain=[0, 1]),
-            axis=alt.Axis(format="%", title="share of busy time"),
+            axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1], title="share of busy time"),
         ),
         color=alt.Color("family:N", scale=colours(families), title="kernel family"),
         order=alt.Order("rank:Q"),

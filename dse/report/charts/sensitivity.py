@@ -53,11 +53,17 @@ def multiples(axes: MultipleAxes) -> dict[str, Any]:
     return faceted
 
 
+def _lines(title: str, n_panels: int) -> Any:
+    """A title in two lines where panels leave it little room."""
+    words, _, unit = title.partition(" (")
+    return [words, f"({unit}"] if unit and n_panels > 1 else title
+
+
 def _layers(axes: MultipleAxes) -> list[alt.Chart]:
     scale = alt.Scale(type="log", nice=False, padding=10) if axes.log else alt.Scale()
     arrow = {"min": " ↓ better", "max": " ↑ better"}[axes.y.better]
     base = alt.Chart().encode(
-        x=alt.X("x:Q", scale=scale, title=axes.x_title),
+        x=alt.X("x:Q", scale=scale, title=_lines(axes.x_title, len(axes.contexts))),
         y=alt.Y("y:Q", scale=scale, title=axes.y.label + arrow),
         color=alt.Color(
             f"{axes.column}:N", scale=colours(axes.names), title=quantity(axes.column).title
