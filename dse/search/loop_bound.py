@@ -261,10 +261,36 @@ def _metrics(cases: list[_Case], slo: SLO | None, *, keeps: bool) -> dict[str, A
         "goodput_req_per_s_per_gpu": n[:, None] * per_s,
         "tpot_mean_s": tpot,
         "ttft_mean_s": column(lambda c: c.prompts.ttft_s)[:, None] * same,
-        "e2e_mean_s": before_s[:, None] + (steps / n)[:, None] * step_s,
+        "e2e_mean_s": np.maximum(
+            before_s[:, None] + (steps / n)[:, None] * step_s,
+            (_in_flight_s(cases) / n)[:, None],
+        ),
         "joules_per_output_token": duration_s * column(lambda c: c.idle_watts)[:, None] / output,
         "slo_attainment": column(lambda c: c.prompts.in_time)[:, None] * same * in_pace,
     }
+
+
+def _in_flight_s(cases: list[_Case]) -> Array:
+    """Seconds of all requests in flight, at least: until the last one is asked the loop is full,
+    and by then all but those in flight are done.
+    """
+
+    def column(of: Callable[[_Case], float]) -> Array:
+        return np.array([of(case) for case in cases], dtype=float)
+
+    decode, replicas = cases[0].decode, column(lambda c: c.n_decode)
+    settled: Array = np.array([case.asked.settled for case in cases])
+    n, new, steps = settled.T
+    concurrency = column(lambda c: min(c.asked.concurrency, c.asked.n))
+    least_s: Array = new * column(lambda c: c.prompts.token_s)
+    least_s = np.maximum(least_s, steps / decode.steps_per_s(concurrency / replicas) / replicas)
+    is_shared = column(lambda c: c.is_shared)
+    for each in decode.shared:
+        added_s = each.added_s(n, new, decode.pool.limits.q_tokens * steps) * is_shared
+        stage_s = (steps / each.per_s.at(concurrency / replicas) + added_s) / replicas
+        least_s = np.maximum(least_s, stage_s)
+    found: Array = concurrency * least_s
+    return found
 
 
 def _best(name: str, values: Array) -> Array:

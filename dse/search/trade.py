@@ -55,24 +55,34 @@ class Asked:
     shortest: float
     longest: tuple[int, int]
     first_burst: Array
+    settled: tuple[float, float, float]
 
     @classmethod
     def of(cls, offered: Offered, q_tokens: int) -> "Asked":
-        """The sums of `offered`; `first_burst` adds up prompts asked at once, short ones first."""
+        """The sums of `offered`; `first_burst` adds up prompts asked at once, short ones first.
+        When the last one is asked `settled` (requests, prompt tokens, decode steps) are done.
+        """
         burst = min(offered.concurrency, offered.n)
+        done = offered.n - burst
+        decode_steps = offered.decode_steps(q_tokens)
         return cls(
             n=offered.n,
             concurrency=offered.concurrency,
             output=float(offered.osl.sum()),
             prompts=float(offered.isl.sum()),
             new=float(offered.new.sum()),
-            decode_steps=float(offered.decode_steps(q_tokens).sum()),
+            decode_steps=float(decode_steps.sum()),
             decoding=float((offered.osl > 1.0).sum()),
             longest_decode=float(max(offered.osl.max() - 1.0, 1.0)),
             context_sum=offered.context_sum(q_tokens),
             shortest=float(offered.isl.min()),
             longest=(int(offered.isl.max()), int(offered.osl.max())),
             first_burst=np.cumsum(np.sort(offered.new[:burst])),
+            settled=(
+                float(done),
+                float(np.sort(offered.new)[:done].sum()),
+                float(np.sort(decode_steps)[:done].sum()),
+            ),
         )
 
 
