@@ -1,47 +1,15 @@
 """The store keeps every result once, whatever happens to the file or to the process."""
 
 import multiprocessing
-import os
 import time
 from pathlib import Path
 
-import duckdb
 import polars as pl
 import pytest
 
-from dse.base.errors import StoreError, UserError
+from dse.base.errors import UserError
 from dse.store import Store
-from dse.store.schema import SCHEMA_VERSION
-
-
-def rows(n, *, start=0, status="ok", replicate=0, **metrics):
-    frame = pl.DataFrame(
-        {
-            "point_id": [f"{i:032x}" for i in range(start, start + n)],
-            "replicate": pl.Series([replicate] * n, dtype=pl.Int32),
-            "physics_id": ["p" * 32] * n,
-            "status": [status] * n,
-        }
-    )
-    values = metrics or {"tpot_mean_s": 0.025}
-    return frame.with_columns(**{name: pl.lit(value) for name, value in values.items()})
-
-
-def held(store, table="result"):
-    """All rows of a table, those still waiting included."""
-    store.flush()
-    return store.query(f"FROM {table} ORDER BY point_id")
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / 'a project\'s "store" ä.duckdb'
-
-
-@pytest.fixture
-def store(path):
-    with Store.open(path) as opened:
-        yield opened
+from tests.store.rows import answered, held, rows
 
 
 def test_rows_come_back_after_reopening(path):
@@ -211,99 +179,6 @@ def test_rows_do_not_wait_without_bound(path, monkeypatch):
     assert store.query("FROM result").height == 110
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"SQLite format 3\0" * 100], ids=["empty", "another program's"]
-)
-def test_a_foreign_file_is_refused_and_left_alone(path, content):
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match="not a whole store") as caught:
-        Store.open(path)
-    assert caught.value.exit_code == 4
-    assert path.read_bytes() == content
-
-
-def test_a_truncated_store_is_refused_and_left_alone(path):
-    with Store.open(path) as store:
-        store.append(rows(20_000))
-    path.write_bytes(path.read_bytes()[:300_000])
-    with pytest.raises(StoreError, match="not a whole store"):
-        held(Store.open(path))
-    assert path.stat().st_size == 300_000
-
-
-def test_another_programs_database_is_refused(path):
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("CREATE TABLE result (x INTEGER)")
-    with pytest.raises(StoreError, match="of another program"):
-        Store.open(path)
-
-
-def test_a_newer_schema_is_refused(path):
-    Store.open(path)
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("UPDATE meta SET schema_version = 99")
-    with pytest.raises(StoreError, match="newer dse"):
-        Store.open(path)
-
-
-SCHEMA_1 = """
-DROP TABLE answer;
-CREATE TABLE answer (run_id VARCHAR NOT NULL, point_id VARCHAR NOT NULL, physics_id VARCHAR,
-    feasible BOOLEAN, on_front BOOLEAN NOT NULL, front_rank INTEGER, is_tie BOOLEAN,
-    PRIMARY KEY (run_id, point_id));
-CREATE TABLE indexed (point_id VARCHAR NOT NULL, replicate INTEGER NOT NULL,
-    physics_id VARCHAR NOT NULL, status VARCHAR NOT NULL, error VARCHAR,
-    output_tok_per_s_per_gpu DOUBLE, PRIMARY KEY (point_id, replicate, physics_id));
-INSERT INTO indexed BY NAME FROM result;
-DROP TABLE result;
-ALTER TABLE indexed RENAME TO result;
-UPDATE meta SET schema_version = 1;
-"""
-
-
-def test_an_older_schema_is_migrated_with_its_rows(path):
-    with Store.open(path) as store:
-        answered(store, rows(4).drop("tpot_mean_s"))
-        its = "run_id, point_id, physics_id, feasible, on_front, front_rank, is_tie"
-        answer = store.query(f"SELECT {its} FROM answer")
-    with duckdb.connect(str(path)) as connection:
-        connection.execute(SCHEMA_1)
-        connection.register("kept", answer)
-        connection.execute("INSERT INTO answer BY NAME FROM kept")
-    with Store.open(path) as store:
-        assert store.query("SELECT schema_version AS v FROM meta")["v"].item() == SCHEMA_VERSION
-        assert held(store).height == 8
-        best = store.query("FROM best_per_gpu ORDER BY gpu")
-        assert best["output_tok_per_s_per_gpu"].to_list() == [105.0, 108.0]
-        store.append(rows(5))
-        assert held(store).height == 9, "a key that was there came in again"
-
-
-def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(StoreError, match="folder does not exist"):
-        Store.open(tmp_path / "nowhere" / "dse.duckdb")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
-def test_a_read_only_folder_is_named(tmp_path):
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(StoreError, match=r"dse\.duckdb: cannot be written: permission denied"):
-            Store.open(tmp_path / "dse.duckdb")
-    finally:
-        tmp_path.chmod(0o700)
-
-
-def test_a_store_that_is_only_read_stays_as_it_is(store):
-    store.append(rows(2))
-    store.flush()
-    before = store.path.read_bytes()
-    with Store.open(store.path, read_only=True) as reader:
-        reader.append(rows(3))
-        assert reader.results(rows(3).select("point_id", "replicate", "physics_id")).height == 3
-    assert store.path.read_bytes() == before
-
-
 def test_a_query_reads_and_cannot_write(store):
     store.append(rows(2))
     store.flush()
@@ -319,51 +194,6 @@ def test_a_runs_own_record_is_replaced(store):
     store.replace(record, "certificate")
     store.replace(record.with_columns(valid=True), "certificate")
     assert store.query("SELECT valid FROM certificate")["valid"].to_list() == [True]
-
-
-def _hold(path: Path, ready, done):
-    connection = duckdb.connect(str(path))
-    ready.set()
-    done.wait(30)
-    connection.close()
-
-
-def test_a_holder_is_waited_for_then_named(path):
-    store = Store.open(path, lock_timeout_s=0.3)
-    context = multiprocessing.get_context("spawn")
-    ready, done = context.Event(), context.Event()
-    holder = context.Process(target=_hold, args=(path, ready, done))
-    holder.start()
-    try:
-        assert ready.wait(30)
-        store.append(rows(3))
-        with pytest.raises(StoreError, match=f"process {holder.pid} has held") as caught:
-            store.flush()
-        assert caught.value.exit_code == 4
-    finally:
-        done.set()
-        holder.join(30)
-    store.flush()
-    assert held(store).height == 3, "a flush that failed keeps its rows"
-
-
-def answered(store, ids):
-    """Two finished runs of a study, the later of which answered with four points on two GPUs."""
-    store.replace(pl.DataFrame([{"study_id": "s", "name": "chat"}]), "study")
-    for run, day in (("old", 1), ("new", 2)):
-        row = {"run_id": run, "study_id": "s", "status": "done", "physics_id": "p" * 32}
-        started = pl.datetime(2026, 1, day)
-        store.replace(pl.DataFrame([row]).with_columns(started_at=started), "run")
-    rate = pl.int_range(4) + pl.lit(100.0)
-    for replicate in (0, 1):
-        its = ids.with_columns(replicate=replicate, output_tok_per_s_per_gpu=rate + 10 * replicate)
-        store.append(its)
-    gpu = pl.Series(["a", "a", "b", "b"])
-    store.append(ids.select("point_id", gpu=gpu), "point")
-    flags = {"feasible": [True, False, True, True], "on_front": [True, False, False, True]}
-    answer = ids.with_columns(gpu=gpu, run_id=pl.lit("new"), n_replicates=2)
-    answer = answer.with_columns(output_tok_per_s_per_gpu=rate + 5.0)
-    store.answer(answer.with_columns(**{name: pl.Series(values) for name, values in flags.items()}))
 
 
 def test_views_answer_for_the_last_run_of_a_study(store):
