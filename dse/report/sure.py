@@ -12,6 +12,10 @@ __all__ = ["cautions", "sure"]
 
 Row = Mapping[str, Any]
 
+# A rate whose low end lies further down than this share of what TPOT's high end gives has rows of
+# another kind behind it.
+_SAME_ROWS = 0.8
+
 
 def sure(best: Row, known: Bands, certificate: Mapping[str, Any]) -> list[str]:
     """Where the ranges come from, and what the search proved."""
@@ -31,6 +35,17 @@ def cautions(best: Row, known: Bands, subject: Subject, rivals: Sequence[Row]) -
     return found
 
 
+def _wider(known: Bands) -> str:
+    """Why a rate may be less sure than the latencies that make it."""
+    tpot = known.latencies.get("tpot")
+    if known.rate is None or tpot is None or known.rate[0] > _SAME_ROWS / tpot[1]:
+        return ""
+    return (
+        f". TPOT alone would give {_span(1.0 / tpot[1], 1.0 / tpot[0])}: rates were measured on "
+        "fewer rows, many of them of engines a generation older"
+    )
+
+
 def _ranges(known: Bands) -> Iterator[str]:
     if not known.latencies and known.rate is None:
         yield (
@@ -45,7 +60,7 @@ def _ranges(known: Bands) -> Iterator[str]:
     if known.rate is None:
         return
     if known.stated:
-        yield "Goodput, cost and GPUs have the range of the output rate."
+        yield f"Goodput, cost and GPUs have the range of the output rate{_wider(known)}."
         return
     text = "Rates, cost and GPUs have the inverse of the TPOT range"
     if known.fewer < 1.0:
@@ -61,9 +76,14 @@ def _factors(known: Bands) -> Iterator[str]:
     named = [(name.upper(), factors) for name, factors in known.latencies.items()]
     if known.rate is not None and known.stated:
         named.append(("output", known.rate))
-    for name, (low, high) in named:
-        ends = (f"{100 * (end - 1):+.0f}%".replace("-", "−") for end in (low, high))
-        yield f"{name} {' to '.join(ends)}"
+    for name, factors in named:
+        yield f"{name} {_span(*factors)}"
+
+
+def _span(low: float, high: float) -> str:
+    """−7% to +13%."""
+    ends = (f"{100 * (end - 1):+.0f}%".replace("-", "−") for end in (low, high))
+    return " to ".join(ends)
 
 
 def _bounds(best: Row, known: Bands, subject: Subject) -> Iterator[str]:
