@@ -12,6 +12,8 @@ Matrix: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
 Flags: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 Places: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
 _BLOCK = 4096
+# What two orders of the same float operations may differ by, relative.
+ROUNDING = 1e-9
 
 
 def costs(frame: pl.DataFrame, objectives: Sequence[Objective]) -> Matrix:
@@ -34,7 +36,8 @@ def beaten_by(members: Matrix, others: Matrix, tolerance: float) -> Places:
     """For each row of `others` the first of `members` that beats it within `tolerance`, or −1.
 
     To beat is to be no worse in any objective after the tolerance, and at tolerance 0 better in
-    one: an equal row may stand on the front as well.
+    one by more than `ROUNDING`: an equal row may stand on the front as well, and a bound may lie
+    that far beyond its result.
     """
     found = np.full(len(others), -1, dtype=np.int64)
     if not len(members):
@@ -44,7 +47,7 @@ def beaten_by(members: Matrix, others: Matrix, tolerance: float) -> Places:
         block = others[start : start + _BLOCK, None, :]
         beats = (members[None, :, :] <= block + slack).all(axis=2)
         if tolerance == 0.0:
-            beats &= (members[None, :, :] < block).any(axis=2)
+            beats &= (members[None, :, :] < block - ROUNDING).any(axis=2)
         hit = beats.any(axis=1)
         found[start : start + _BLOCK] = np.where(hit, beats.argmax(axis=1), -1)
     return found

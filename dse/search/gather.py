@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from dse.pareto import Objective, front
+from dse.search.dominance import ROUNDING
 from dse.search.question import Bound, Question, Violation
 
-# What two orders of the same float operations may differ by.
-ROUNDING = 1e-9
 _LABELS = ("point", "replicate", "status", "error")
 
 
@@ -52,7 +51,9 @@ def optimistic(bound: Bound, survivors: pl.DataFrame, question: Question) -> pl.
     viewed = _viewed(bound.of(survivors), survivors, question.objectives)
     grouped = viewed.group_by("point", maintain_order=True)
     numeric = [n for n, t in viewed.schema.items() if t.is_numeric() and n not in _LABELS]
-    means = grouped.agg(pl.col(name).mean() for name in numeric)
+    # What is not known of one replicate is not known of their mean: others may be worse.
+    whole = [(pl.col(name).null_count() == 0, pl.col(name).mean()) for name in numeric]
+    means = grouped.agg(pl.when(known).then(mean) for known, mean in whole)
     hopeless = pl.lit(value=False)
     if question.hopeless is not None:
         hopeless = question.hopeless.fill_null(value=False)

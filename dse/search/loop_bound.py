@@ -14,7 +14,7 @@ import polars as pl
 
 from dse.cost.memo import Memo
 from dse.search.envelope import Array
-from dse.search.offered import Offered, attainment_at_most
+from dse.search.offered import Offered, attainment_at_most, may_be_late
 from dse.search.trade import CORNERS, Asked, Loops, Rates, coarse
 from dse.serving.slo import SLO
 from dse.serving.workload import Workload
@@ -244,8 +244,9 @@ def _metrics(cases: list[_Case], slo: SLO | None, *, keeps: bool) -> dict[str, A
     longest = column(lambda c: c.asked.longest_decode)
     if keeps and slo is not None and slo.tpot_s is not None and q == 1:
         # The requests that may be late are, at worst, the longest ones.
-        share = (1.0 - slo.attainment) * n * longest / steps
-        loops = loops.within(slo.tpot_s * _SLACK, share)
+        attainment = slo.attainment
+        late = column(lambda c: may_be_late(c.asked.n, attainment))
+        loops = loops.within(slo.tpot_s * _SLACK, late * longest / steps)
     duration_s, step_s = loops.corners()
     least = decode.least_s
     weight = steps / n / longest

@@ -33,8 +33,9 @@ def most_on_time(
 
     `offered` are its requests: a closed loop of plain ones, all of them accepted and measured.
     """
-    _, part = one_of_equals(spec, offered)
-    copies = offered.n // part.n
+    one, part = one_of_equals(spec, offered)
+    # The last of the parts may have a request less, so their sizes do not tell how many there are.
+    copies = spec.pools[0].n_replicas // one.pools[0].n_replicas
     late_enough = may_be_late(part.n, slo.attainment) + 1
     first = int(np.ceil(_MORE * (part.concurrency + late_enough)))
     if first > min(_WORTH * part.n, MAX_SAMPLES):

@@ -11,6 +11,7 @@ import numpy as np
 
 from dse.cost.step import StepCost
 from dse.search.envelope import Array, Hull, rising
+from dse.serving.schedulers import Static
 from dse.sim.spec import PoolSpec
 
 
@@ -85,10 +86,7 @@ class Steps:
         rows = rows + np.interp(rank, t.draft_x, rising(line.draft))
         least = rows + np.interp(rank, seqs, rising(values.min(axis=1)))
         rows = rows + np.interp(rank, seqs, attention)
-        budget = float(spec.limits.max_tokens)
-        if not spec.scheduler.cuts_prompts:
-            budget = max(budget, contexts[1])
-        limit = max(dp * budget, n_top * q)
+        limit = max(dp * _most_tokens(spec, contexts[1]), n_top * q)
         m = np.unique(np.concatenate([t.token_x * dp, t.group_x, [1.0, limit]]))
         m = m[(m >= 1.0) & (m <= limit)]
         host = spec.cost.host
@@ -179,6 +177,22 @@ class Steps:
         rho: Array = z[:, 0] / all_pairs[:, 0]
         excess = rho[:, None, None] * all_pairs - z
         return rho, np.maximum(excess.max(axis=(1, 2)), 0.0)
+
+
+def seats_of(spec: PoolSpec) -> int:
+    """Requests that decode in one step of a rank, at most, whatever KV holds."""
+    limits = spec.limits
+    if isinstance(spec.scheduler, Static):
+        return limits.max_seqs
+    return min(limits.max_seqs, limits.max_tokens // limits.q_tokens)
+
+
+def _most_tokens(spec: PoolSpec, longest: float) -> float:
+    """Tokens of one step of a rank whose prompts have up to `longest`, at most."""
+    if isinstance(spec.scheduler, Static):
+        return spec.limits.max_seqs * longest
+    budget = float(spec.limits.max_tokens)
+    return budget if spec.scheduler.cuts_prompts else max(budget, longest)
 
 
 def _by_tokens(spec: PoolSpec, line: Line, tokens: Array) -> Array:

@@ -23,12 +23,13 @@ from dse.search.dominance import Flags
 from dse.search.envelope import Array, Hull, rising
 from dse.search.offered import Offered
 from dse.search.shared import Shared
-from dse.search.steps import Line, Steps
+from dse.search.steps import Line, Steps, seats_of
 from dse.sim.spec import PoolSpec
 
-# Batches of a table stand at most this far apart. Between two of them n / s(n) lies above its chord
-# by less than (ratio − 1)² · ratio / 16, as s is linear there.
-_RATIO, _CHORD = 1.04, 2e-4
+# Batches of a table stand this far apart, and as whole numbers by 32 / 30 at most where one is
+# left out. Between two of them n / s(n) lies above its chord by less than (ratio − 1)² / 16, as s
+# is linear there.
+_RATIO, _CHORD = 1.04, 3e-4
 # Contexts are taken down to a step of the first grid and up to one of the second, so that loads
 # share tables.
 _DOWN, _UP = 1.04, 1.2
@@ -117,11 +118,7 @@ class Rates:
         """The rates of `pool` for contexts from low to high."""
         t = pool.cost.tables
         own = pool.kv.units_of(max(1, int(contexts[0])))
-        seats = min(
-            pool.limits.max_seqs,
-            pool.kv.n_units // max(1, own),
-            pool.limits.max_tokens // pool.limits.q_tokens,
-        )
+        seats = min(seats_of(pool), pool.kv.n_units // max(1, own))
         top = float(max(seats, 1) * pool.dp)
         latency = Steps.of(pool, Line.of(pool.cost, t.stage_count), contexts, top)
         n = np.unique(np.round(_RATIO ** np.arange(np.log(top) / np.log(_RATIO) + 1.0)))

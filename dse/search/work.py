@@ -6,7 +6,7 @@ import numpy as np
 
 from dse.search.envelope import Array, Hull
 from dse.search.offered import Offered
-from dse.search.steps import Steps
+from dse.search.steps import Steps, seats_of
 from dse.sim.spec import PoolSpec, RunSpec
 
 _TANGENTS = (1.0, 0.7, 0.5, 0.25, 0.1)
@@ -30,8 +30,7 @@ class Case:
         """The part of `pool`."""
         in_flight = float(min(offered.concurrency or offered.n, offered.n))
         by_kv = pool.kv.n_units // max(1, pool.kv.units_of(_own_tokens(pool, offered)))
-        seats = min(pool.limits.max_seqs, by_kv, pool.limits.max_tokens // pool.limits.q_tokens)
-        batch = min(in_flight, float(seats * pool.dp))
+        batch = min(in_flight, float(min(seats_of(pool), by_kv) * pool.dp))
         if pool.pp > 1:
             # Micro-batches share the requests of a rank evenly, rounded up.
             batch = min(batch, np.ceil(in_flight / pool.pp) + pool.dp)

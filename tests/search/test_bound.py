@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.search import METHODS
+from dse.search import METHODS, Bound, Question
 from dse.search.dominance import beaten_by, costs, gap
+from dse.search.gather import optimistic
 from tests.search.worlds import THREE, TWO, World
 
 bound, exhaustive = METHODS["bound"], METHODS["exhaustive"]
@@ -173,3 +174,26 @@ def test_tolerance_is_relative_and_ties_survive_at_zero():
         -1,
     ]
     assert gap(one, np.log([[0.5, 1.0]])) == pytest.approx(1.0)
+    # A bound that lies a rounding beyond its result is that of an equal one.
+    assert beaten_by(one, np.log([[1.0 + 1e-12, 1.0]]), 0.0).tolist() == [-1]
+    assert beaten_by(one, np.log([[1.0 + 1e-6, 1.0]]), 0.0).tolist() == [0]
+
+
+def test_a_mean_over_replicates_is_unknown_where_one_of_them_is():
+    """The one that is not bounded may be the best: of 10 and 30 no more than 10 is known."""
+    limits = pl.DataFrame(
+        {
+            "point": pl.Series([5, 5, 6, 6], dtype=pl.UInt64),
+            "replicate": pl.Series([0, 1, 0, 1], dtype=pl.Int32),
+            "output_tok_per_s_per_gpu": [10.0, None, 10.0, 30.0],
+            "tpot_mean_s": [0.1, 0.2, 0.1, 0.2],
+        }
+    )
+    known = Bound(rung="engine", of=lambda points: limits)
+    survivors = limits.select("point").unique(maintain_order=True)
+    hopeless = pl.col("output_tok_per_s_per_gpu") < 15.0
+    asked = Question(objectives=TWO, bounds=(known,), hopeless=hopeless)
+    found = optimistic(known, survivors, asked)
+    assert found["output_tok_per_s_per_gpu"].to_list() == [None, 20.0]
+    assert found["tpot_mean_s"].to_list() == pytest.approx([0.15, 0.15])
+    assert found["hopeless"].to_list() == [False, False]

@@ -195,6 +195,23 @@ def test_a_closed_loop_with_room_for_all_is_bounded_tightly(
     assert tight == {} or max(tight.values()) == pytest.approx(1.0, rel=0.02)
 
 
+@pytest.mark.parametrize("budget", [32, 8192])
+@pytest.mark.parametrize("isl", [20, 200])
+def test_a_static_batch_takes_prompts_beyond_the_token_budget(budget, isl):
+    """64 prompts enter in one step, and 64 requests decode in the next, whatever the budget."""
+    engine = worlds.engine(
+        scheduler=SCHEDULERS["static"](), max_num_seqs=64, max_num_batched_tokens=budget
+    )
+    for model, osl in ((worlds.mixture, 1), (worlds.tiny, 40)):
+        workload = Workload(
+            arrivals=ClosedLoop(concurrency=64),
+            n_requests=128,
+            isl=Constant(n_tokens=isl),
+            osl=Constant(n_tokens=osl),
+        )
+        assert check(worlds.deployment(model(), by=engine), workload)
+
+
 def test_a_late_arrival_misses_the_steps_that_the_schedule_says():
     """Quick steps: a request on its way misses some; the schedule knows how many, or is silent."""
     host = EngineHost(step_s=0.0, request_s=0.0, prefill_token_s=0.0, arrival_s=30e-6)

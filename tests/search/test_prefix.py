@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dse.base.errors import DseError
+from dse.search import prefix
 from dse.search.offered import Offered, attainment_at_most
 from dse.search.prefix import most_on_time
 from dse.serving.arrivals import ClosedLoop
@@ -80,6 +81,24 @@ def test_a_run_that_would_not_be_shorter_is_not_made():
     workload = loop(16, 2)
     spec = compile_run(deployment, "roofline")
     assert at_most(deployment, spec, workload, 0, SLO(tpot_s=1e-9, attainment=0.9)) == 1.0
+
+
+def test_parts_of_unequal_sizes_are_asked_as_many_as_are_counted(monkeypatch):
+    """401 requests on two replicas: the part that stands for both has 201 of them."""
+    asked = []
+
+    def spy(*args, **named):
+        asked.append(len(named["requests"]))
+        return simulate(*args, **named)
+
+    monkeypatch.setattr(prefix, "simulate", spy)
+    deployment = worlds.deployment(worlds.tiny(), by=worlds.engine(host=SLOW), n_replicas=2)
+    spec = compile_run(deployment, "roofline")
+    workload = replace(loop(2, 10), n_requests=401)
+    share = at_most(deployment, spec, workload, 0, SLO(tpot_s=1e-9, attainment=0.9))
+    # Of n in the part n - 1 are late: one may be in flight when the last is asked.
+    assert share == (201 - (asked[0] // 2 - 1)) / 201
+    assert asked[0] % 2 == 0
 
 
 def test_of_long_runs_the_good_ones_may_be_those_that_are_kept():
