@@ -19,7 +19,7 @@ import polars as pl
 from dse.evidence.accuracy_sections import coverage_section, saturation_section
 from dse.evidence.fits import FITS, unseen
 from dse.evidence.intervals import fitted, to_yaml, with_bounds
-from dse.evidence.ranking import ranking
+from dse.evidence.ranking import NOISE, ranking
 from dse.evidence.serving_sample import SLICED_BY, read_sample
 from dse.evidence.validate import Slice, predictions, slices
 from dse.evidence.validate_file import read_cases
@@ -127,7 +127,8 @@ def _sample_table(parts: Iterable[tuple[str, pl.DataFrame]]) -> str:
 def _peer_table(clean: pl.DataFrame) -> str:
     lines = [
         "### Beside AIConfigurator 0.12\n",
-        "Its predictions exist for 629 rows of the sample; ours are of all clean rows.\n",
+        "Its predictions exist for 629 rows of the sample, and its figures are of these; ours are "
+        "of all clean rows, so that the columns are not of the same rows.\n",
         "| slice | TPOT | AIConfigurator | TTFT | AIConfigurator |",
         "|---|---:|---:|---:|---:|",
     ]
@@ -144,13 +145,25 @@ def _peer_table(clean: pl.DataFrame) -> str:
 
 def _ranking(clean: pl.DataFrame) -> str:
     found = ranking(clean)
-    return (
-        "### Order of layouts\n\n"
+    near = sum(each.predicted > 1.0 - NOISE for each in found.reversed)
+    lines = [
+        "### Order of layouts\n",
         f"{found.n_groups} groups of rows share engine, GPUs, model, lengths and load and differ "
         f"in layout. Over {found.n_pairs} pairs whose measured TPOT differs by more than 3% "
         f"and whose repeats do not overlap, Kendall τ is {found.tau:.2f}; in {found.best:.0%} of "
-        "the groups the measured best layout is the predicted best or within 3% of it.\n"
-    )
+        "the groups the measured best layout is the predicted best or within 3% of it. Of the "
+        f"{len(found.reversed)} pairs in the wrong order {near} are predicted within 3% of each "
+        "other. TPOT of the slower layout over that of the faster one:\n",
+        "| engine, version, GPU, model, format, lengths, load | faster | slower | measured | "
+        "predicted |",
+        "|---|---|---|---:|---:|",
+    ]
+    lines += [
+        f"| {each.where} | {each.faster} | {each.slower} | {each.measured:.2f} | "
+        f"{each.predicted:.2f} |"
+        for each in found.reversed
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _held_out_table(clean: pl.DataFrame) -> str:
@@ -175,10 +188,31 @@ def _held_out_table(clean: pl.DataFrame) -> str:
 def _grade(rows: pl.DataFrame, grade: str) -> str:
     part = rows.filter(pl.col("grade") == grade)
     done = part.filter(pl.col("status") == "ok")
+    predicted = (
+        f"{done.height} of {part.height} rows predicted."
+        if done.height
+        else (f"{part.height} rows, none predicted.")
+    )
+    text = f"### Grade {grade}\n\n{predicted}{_why_not(part)}\n"
     if not done.height:
-        return f"### Grade {grade}\n\n{part.height} rows, none predicted.\n"
-    text = f"### Grade {grade}\n\n{done.height} of {part.height} rows predicted.\n"
+        return text
     return f"{text}\n{_table(slices(done, ('source', 'gpu', 'engine', 'class'), metrics=_METRICS))}"
+
+
+def _why_not(part: pl.DataFrame) -> str:
+    """The rows that are not predicted, counted by reason."""
+    reason = (
+        pl.when(pl.col("status") == "infeasible")
+        .then(pl.lit("infeasible by our account of memory"))
+        .otherwise("reason")
+    )
+    left = part.filter(pl.col("status").ne_missing("ok")).select(reason=reason)
+    if not left.height:
+        return ""
+    counts = (
+        left["reason"].value_counts(sort=True).sort("count", "reason", descending=[True, False])
+    )
+    return " Not predicted: " + "; ".join(f"{n} {why}" for why, n in counts.iter_rows()) + "."
 
 
 def _unseen(clean: pl.DataFrame, rows: pl.DataFrame) -> str:

@@ -10,11 +10,13 @@ import polars as pl
 __all__ = ["examples", "examples_table"]
 
 N_EXAMPLES: Final = 30
-_HEAD: Final = """## Thirty rows, read
+_HEAD: Final = """## Thirty rows and what their verdicts are worth
 
-One row a model, GPU and engine, evenly over the residuals. *Simulated* is measured ÷ simulated: up
-to {slow} the server is as fast as its engine on that GPU, whatever the floor says. MI300X and
-MI325X are priced from relatives: that they are slow may be our price.
+One row a model, GPU and engine, evenly over the residuals. *Simulated* is measured ÷ simulated; the
+reading follows from it and from the verdict by rule. Between {fast:.1f} and {slow} a server is as
+fast as its engine on that GPU, whatever the floor says; above, it is slow; below, the row ran less
+than is stated of it, or our times are too long. A GPU without kernel tables of its own is priced
+from relatives, so that a slow row of it may be our fault.
 
 | model | GPU | engine | requests | step | floor | residual | opens above | MBU | simulated | \
 verdict | reading |
@@ -24,9 +26,16 @@ _READING: Final[Mapping[str, str]] = {
     "below_floor": "faster than its bytes allow: batch or tokens per step are not what is stated",
     "inside": "overlap as good as hardware gives: change layout or load, not kernels",
     "residual": "normal for its engine: no profiler",
+    "escalate": "false alarm: prompts in between, launches and small kernels, as simulated",
     "residual, slow": "missed: slower than its engine, though near the floor",
-    "escalate": "false alarm: launches and small kernels of this engine explain it",
     "escalate, slow": "right: slower than its engine; profile what {binding} does not explain",
+    "residual, slow, priced from relatives": "open: slow, or our times for its GPU are too short",
+    "escalate, slow, priced from relatives": "open: slow, or our times for its GPU are too short; "
+    "profile what {binding} does not explain",
+    "residual, fast": "no profiler, but too fast: look for a smaller load, cached prompts or "
+    "speculation that nobody stated, or our times are too long",
+    "escalate, fast": "false alarm, and too fast: look for a smaller load, cached prompts or "
+    "speculation that nobody stated, or our times are too long",
 }
 
 
@@ -45,14 +54,15 @@ def examples(rows: pl.DataFrame, n: int = N_EXAMPLES) -> pl.DataFrame:
 
 def examples_table(rows: pl.DataFrame, limits: Mapping[str, float], slow: float) -> str:
     """The examples of `rows` as Markdown; `limits` are the thresholds by regime."""
-    lines = [_line(row, limits[row["regime"]]) for row in examples(rows).iter_rows(named=True)]
-    return _HEAD.format(slow=slow) + "".join(lines)
+    lines = [
+        _line(row, limits[row["regime"]], slow) for row in examples(rows).iter_rows(named=True)
+    ]
+    return _HEAD.format(slow=slow, fast=1.0 / slow) + "".join(lines)
 
 
-def _line(row: Mapping[str, Any], limit: float) -> str:
+def _line(row: Mapping[str, Any], limit: float, slow: float) -> str:
     verdict = _verdict(row, limit)
-    slow = ", slow" if row["slow"] and verdict in ("residual", "escalate") else ""
-    reading = _READING[verdict + slow].format(binding=row["binding"])
+    reading = _READING[verdict + _pace(row, verdict, slow)].format(binding=row["binding"])
     return (
         f"| {row['model']} | {row['gpu']} | {row['engine']} | {row['n_requests']:.0f} | "
         f"{row['measured_s'] * 1e3:.1f} ms | {row['t_opt_s'] * 1e3:.1f} ms | "
@@ -67,3 +77,12 @@ def _verdict(row: Mapping[str, Any], limit: float) -> str:
     if row["measured_s"] <= row["t_sum_s"]:
         return "inside"
     return "residual" if row["residual"] <= limit else "escalate"
+
+
+def _pace(row: Mapping[str, Any], verdict: str, slow: float) -> str:
+    """How the row stands to its simulation, where the reading depends on it."""
+    if verdict not in ("residual", "escalate"):
+        return ""
+    if row["slow"]:
+        return ", slow" if row["tier"] == "target" else ", slow, priced from relatives"
+    return ", fast" if row["ratio"] < 1.0 / slow else ""

@@ -82,13 +82,14 @@ def test_the_page_states_counts_and_rules(frame: pl.DataFrame) -> None:
             **{name: ["x"] for name in ("engine", "gpu", "model", "mode", "source")},
             "grade": ["A"],
             "status": ["skipped"],
+            "reason": ["no GPU in the catalog"],
             **{f"error_{m}": pl.Series([None], dtype=pl.Float64) for m in METRICS},
         }
     )
     text = page(frame, empty)
     assert "5,221 rows" in text
     assert "speculation not marked" in text or "Clean rows" in text
-    assert "Grade A\n\n1 rows, none predicted" in text
+    assert "Grade A\n\n1 rows, none predicted. Not predicted: 1 no GPU in the catalog." in text
 
 
 def test_rates_of_a_threshold() -> None:
@@ -98,6 +99,16 @@ def test_rates_of_a_threshold() -> None:
     assert rates(rows, 1.4) == pytest.approx((2 / 3, 0.0))
     assert rates(rows, 3.5) == pytest.approx((0.0, 0.5))
     assert threshold_of(rows) == pytest.approx(2.0, abs=0.11)
+
+
+def test_no_threshold_misses_more_than_a_quarter_of_the_slow_rows() -> None:
+    """False alarms up to 6 and misses from 3 on: the least sum alone would be at 6, half missed."""
+    slow, normal = [3.05, 3.15, 6.5, 7.0], [5.95] * 6 + [1.4] * 4
+    rows = pl.DataFrame(
+        {"residual": slow + normal, "slow": [True] * len(slow) + [False] * len(normal)}
+    )
+    assert sum(rates(rows, 6.0)) < sum(rates(rows, 3.0))
+    assert rates(rows, threshold_of(rows))[1] <= 0.25
 
 
 def test_each_regime_is_judged_by_its_own_threshold() -> None:

@@ -23,6 +23,9 @@ def test_pairs_that_agree_less_those_that_do_not() -> None:
     assert (found.n_groups, found.n_pairs) == (1, 3)
     assert found.tau == pytest.approx(1 / 3)
     assert found.best == 1.0
+    (wrong,) = found.reversed
+    assert (wrong.where, wrong.faster, wrong.slower) == ("a", "tp4 dp1 ep4", "tp1 dp4 ep4")
+    assert (wrong.measured, wrong.predicted) == pytest.approx((1.5, 2.5 / 3.0))
 
 
 def test_other_loads_other_gpus_and_ties_are_no_pairs() -> None:

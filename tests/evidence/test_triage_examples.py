@@ -7,11 +7,13 @@ from dse.evidence.triage_examples import examples, examples_table
 LIMITS = {"dense > 16": 3.0}
 
 
-def row(model: str, residual: float, ratio: float, t_sum_s: float = 0.012) -> dict[str, object]:
+def row(
+    model: str, residual: float, ratio: float, t_sum_s: float = 0.012, tier: str = "target"
+) -> dict[str, object]:
     return {
         "model": model, "gpu": "g", "engine": "e", "n_requests": 32.0, "regime": "dense > 16",
         "measured_s": 0.01 * residual, "t_opt_s": 0.01, "t_sum_s": t_sum_s, "residual": residual,
-        "mbu": 0.5, "ratio": ratio, "slow": ratio > 1.25, "binding": "hbm",
+        "mbu": 0.5, "ratio": ratio, "slow": ratio > 1.25, "binding": "hbm", "tier": tier,
     }  # fmt: skip
 
 
@@ -32,6 +34,9 @@ def test_readings_say_when_the_threshold_is_wrong() -> None:
             row("missed", 2.5, 1.5),
             row("alarm", 4.0, 1.0),
             row("right", 5.0, 2.0),
+            row("fast", 2.2, 0.7),
+            row("nearly fast", 2.3, 0.85),
+            row("relatives", 6.0, 2.0, tier="cross"),
         ]
     )
     text = examples_table(rows, LIMITS, 1.25)
@@ -44,4 +49,7 @@ def test_readings_say_when_the_threshold_is_wrong() -> None:
         "missed": "missed",
         "alarm": "false alarm",
         "right": "right",
+        "fast": "no profiler, but too fast",
+        "nearly fast": "normal for its engine",
+        "relatives": "open",
     }
