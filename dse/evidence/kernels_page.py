@@ -42,9 +42,10 @@ database (aiconfigurator-core 0.12.0) and the coefficients that ship.
 
 Errors are |predicted ÷ measured − 1|. *20 µs* are the rows whose roofline takes at least that long;
 below it a kernel is mostly launch. *Time-weighted* is the sum of absolute errors over the sum of
-measured time, *inside* the share of rows in the stated 80% interval. *Transfer* carries the
-utilisation of the nearest other GPU to the same shape (same engine, and implementation where it has
-it). Rows per slice are capped, so that no sweep outweighs the others.
+measured time, *inside* the share of rows in the stated 80% interval; in the target tier these are
+quantiles of the same errors and hold 80% by construction, so that only the cross tier tests them.
+*Transfer* carries the utilisation of the nearest other GPU to the same shape (same engine, and
+implementation where it has it). Rows per slice are capped, so that no sweep outweighs the others.
 """
 COLUMNS = (
     "rows", "median", "mean", "bias", "time-weighted", "inside", "20 µs: rows", "median", "mean",
