@@ -25,6 +25,8 @@ def closed_loop_tpot_s(spec: RunSpec, case: Case, latency: Steps, offered: Offer
     batches = np.unique(np.concatenate([latency.n[latency.n < running], [running]]))
     lowest = np.full(len(batches), latency.contexts[0])
     hull = Hull.below(batches, rising(latency.seconds(batches, lowest)))
+    if hull.y[0] <= 0.0:
+        return 0.0  # nothing is known without what contexts add
     absent = 1.0 + pool.pp * (1.0 + pool.arrival_s / float(hull.y[0]))
     n_last = case.n_in_flight
     last = np.minimum(np.arange(1.0, n_last + 1.0), running)

@@ -207,7 +207,9 @@ def _summed(offered: Offered | None, copies: int, q_tokens: int) -> _Sums | None
     if offered.concurrency % copies or offered.roots.max() + 1 < copies:
         copies = 1
     part = offered.part(copies)
-    return Asked.of(part, q_tokens), coarse(part, q_tokens), copies
+    # Engines refuse of the whole load, before it is parted: others would then be in this part.
+    longest = (int(offered.isl.max()), int(offered.osl.max()))
+    return Asked.of(part, q_tokens, longest), coarse(part, q_tokens), copies
 
 
 def _metrics(cases: list[_Case], slo: SLO | None, *, keeps: bool) -> dict[str, Array]:

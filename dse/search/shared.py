@@ -51,9 +51,12 @@ class Shared:
             ways.append((_by_mean(steps, tokens), lost))
         found = [_best(tokens, by_tokens, lost, shortest, budget) for by_tokens, lost in ways]
         gain, token_s, step_s = max(found)
-        if gain <= 0.0:
-            token_s, step_s = 0.0, 0.0
+        # Drafts that fail, and who decodes beside those that are done, decode more than is counted:
+        # a step of a request must add more to all work than its tokens take by filling budgets.
         gap = 1.0 + (pool.cost.host.prefill_gap if pool.pp == 1 else 0.0)
+        filled_s = gap * step_s * pool.limits.q_tokens / budget
+        if gain <= 0.0 or filled_s * float(per_s.y[-1]) > 1.0:
+            token_s, step_s = 0.0, 0.0
         return cls(token_s=token_s * gap, step_s=step_s * gap, budget=budget, per_s=per_s)
 
     def added_s(self, n: Array, prompts: Array, decoded: Array) -> Array:

@@ -42,7 +42,9 @@ CORNERS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Sums over the requests of one part of a load."""
+    """Sums over the requests of one part of a load; `longest` are the whole load's prompt and
+    answer.
+    """
 
     n: int
     concurrency: int
@@ -59,7 +61,7 @@ class Asked:
     settled: tuple[float, float, float]
 
     @classmethod
-    def of(cls, offered: Offered, q_tokens: int) -> "Asked":
+    def of(cls, offered: Offered, q_tokens: int, longest: tuple[int, int]) -> "Asked":
         """The sums of `offered`; `first_burst` adds up prompts asked at once, short ones first.
         When the last one is asked `settled` (requests, prompt tokens, decode steps) are done.
         """
@@ -77,7 +79,7 @@ class Asked:
             longest_decode=float(max(offered.osl.max() - 1.0, 1.0)),
             context_sum=offered.context_sum(q_tokens),
             shortest=float(offered.isl.min()),
-            longest=(int(offered.isl.max()), int(offered.osl.max())),
+            longest=longest,
             first_burst=np.cumsum(np.sort(offered.new[:burst])),
             settled=(
                 float(done),
@@ -98,7 +100,8 @@ def coarse(offered: Offered, q_tokens: int) -> tuple[float, float]:
 @dataclass(frozen=True, kw_only=True)
 class Rates:
     """What one replica of a pool can do at most: `per_s` decode steps of requests a second by
-    requests in flight; `least_s` is the shortest step, `kv_s` what a token of context adds to one.
+    requests in flight, `most_per_s` the most of them whatever their stages take each; `least_s` is
+    the shortest step, `kv_s` what a token of context adds to one.
     A prompt alone takes `alone_s` by its tokens, many take `prompt_token_s` for each token.
     `shared` says what prompts add on each stage of a pool that also decodes.
     """
@@ -107,6 +110,7 @@ class Rates:
     contexts: tuple[float, float]
     in_flight: Array
     per_s: Array
+    most_per_s: float
     least_s: float
     kv_s: float
     alone_s: Hull
@@ -129,6 +133,8 @@ class Rates:
             (seconds <= host.step_s + host.request_s * n / pool.dp).any()
         )
         adds_kv = pool.dp == 1 and pool.pp == 1 and pool.limits.q_tokens == 1 and not is_hidden
+        # Without what contexts add a step may seem to take no time at all.
+        adds_kv = adds_kv and bool((seconds > 0.0).all())
         if not adds_kv:
             seconds = latency.at_lowest(n)
         seconds, shortest = rising(seconds), max(contexts[0] - 1.0, 1.0)
@@ -142,6 +148,8 @@ class Rates:
                 stage_s = rising(stage.at_lowest(n))
                 shared.append(Shared.of(stage, n, stage_s, _fastest(n, stage_s), shortest))
             hull = Hull(hull.x * pool.pp, hull.y * pool.pp)
+        most_per_s = float(hull.y[-1])
+        if pool.pp > 1:
             for each in shared:
                 hull = _slower(hull, each.per_s)
         return cls(
@@ -149,6 +157,7 @@ class Rates:
             contexts=contexts,
             in_flight=hull.x,
             per_s=hull.y,
+            most_per_s=most_per_s,
             least_s=float(seconds[0]),
             kv_s=latency.kv_s if adds_kv else 0.0,
             alone_s=_alone(latency, contexts),
@@ -270,12 +279,15 @@ class Loops:
     def within(self, step_s: float, share: Array) -> "Loops":
         """The same of runs in which steps take at most `step_s` for all decode steps but `share` of
         them: no such run is shorter than these few at the best rate and the others in time.
+
+        All stages in turn and the slowest stage bound the sum of both kinds each for itself, so the
+        few are taken at the rate of the looser bound.
         """
         rate = self.rates.keeping(step_s)
         if rate <= 0.0:
             return self
         late = np.minimum(share, 1.0) * self.steps
-        least_s = late / self.rates.per_s[-1] + (self.steps - late) / rate + self.extra_s
+        least_s = late / self.rates.most_per_s + (self.steps - late) / rate + self.extra_s
         return replace(self, busy_s=np.maximum(self.busy_s, least_s / self.replicas))
 
     def most_in_flight(self) -> Array:

@@ -12,10 +12,11 @@ from dse.base.errors import DseError
 from dse.search.corners import Corners
 from dse.search.loop_bound import METRICS, LoopBound
 from dse.search.offered import Offered
-from dse.search.trade import Rates, coarse
+from dse.search.trade import Loops, Rates, coarse
 from dse.serving.arrivals import ClosedLoop, Poisson
+from dse.serving.engine import EngineHost
 from dse.serving.layout import Layout
-from dse.serving.lengths import Uniform
+from dse.serving.lengths import Lognormal, Uniform
 from dse.serving.slo import SLO
 from dse.serving.workload import Workload
 from dse.sim import compile_run, simulate
@@ -101,6 +102,24 @@ def test_no_simulation_beats_its_curve(deployment, workload, seed):
         assume(False)
 
 
+def test_a_load_of_which_engines_refuse_some_is_left_open_in_every_part():
+    """The second of eight requests is refused, so that those after it change parts."""
+    host = EngineHost(step_s=1e-3, request_s=0.0, prefill_token_s=0.0, arrival_s=0.0)
+    workload = Workload(
+        arrivals=ClosedLoop(concurrency=2),
+        n_requests=8,
+        isl=Lognormal(mean_tokens=152, cv=1.5),
+        osl=Lognormal(mean_tokens=160, cv=1.5),
+    )
+    offered = Offered.of(workload, 0)
+    total = offered.isl + offered.osl
+    part = offered.part(2)
+    assert total.max() > (part.isl.max() + part.osl.max())
+    model = replace(worlds.tiny(), max_context_tokens=int(total.max()) - 1)
+    deployment = worlds.deployment(model, by=worlds.engine(host=host), n_replicas=2)
+    assert not check(deployment, workload, 0.9)
+
+
 def test_other_loads_are_left_open():
     deployment = worlds.deployment(worlds.tiny())
     lengths = Uniform(low_tokens=20, high_tokens=60)
@@ -163,6 +182,57 @@ def test_a_step_goes_through_all_stages_of_a_pipeline(layout):
     result = simulate(deployment, workload, 0, spec=compile_run(deployment, "roofline"))
     box, _ = bounds(deployment, workload)
     assert result.tpot.mean == pytest.approx(box["tpot_mean_s"], rel=0.03)
+
+
+def test_late_requests_of_a_pipeline_are_taken_at_the_looser_rate():
+    """The last stage has a large head: it is slower than the mean of the stages, which bound a
+    step. Where all may be late no more than the latter is said of them.
+    """
+    model = worlds.dense("head", n=2, d=128, heads=8, kv=4, d_ff=256, vocab=65536, d_head=16)
+    workload = constant(96, concurrency=32)
+    rates = {
+        pp: rates_of(
+            compile_run(worlds.deployment(model, layout=Layout(pp=pp)), "roofline"), workload
+        )
+        for pp in (1, 2)
+    }
+    assert rates[1].most_per_s == rates[1].per_s[-1]
+    assert rates[2].most_per_s > 1.2 * rates[2].per_s[-1]
+    one = np.array([1.0])
+    loops = Loops(
+        rates=rates[2],
+        n=one,
+        steps=1000.0 * one,
+        beyond=0.0 * one,
+        concurrency=32.0 * one,
+        replicas=one,
+        before_s=0.0 * one,
+        busy_s=0.0 * one,
+        extra_s=0.0 * one,
+    )
+    within = loops.within(1.5 * rates[2].least_s, one)
+    assert within.busy_s[0] == pytest.approx(1000.0 / rates[2].most_per_s)
+
+
+def test_of_a_long_run_more_may_be_late_than_its_sketch_holds():
+    """Of 20,000 requests 10,000 are kept, 1,000 of which may be late, and all of the others."""
+    host = EngineHost(step_s=1e-3, request_s=1e-4, prefill_token_s=0.0, arrival_s=0.0)
+    deployment = worlds.deployment(worlds.tiny(), by=worlds.engine(host=host))
+    slo = SLO(tpot_s=2.0 * rates_of(compile_run(deployment, "roofline"), constant(64)).least_s)
+    fastest = []
+    for n in (16_000, 20_000):
+        _, corners = bounds(deployment, constant(n), replace(slo, attainment=0.9))
+        fastest.append(corners["output_tok_per_s_per_gpu"].max())
+    assert fastest[1] > 1.2 * fastest[0]
+
+
+def constant(n_requests, concurrency=64):
+    return Workload(
+        arrivals=ClosedLoop(concurrency=concurrency),
+        n_requests=n_requests,
+        isl=Uniform(low_tokens=20, high_tokens=22),
+        osl=Uniform(low_tokens=40, high_tokens=42),
+    )
 
 
 def test_prompts_on_the_same_gpus_take_time_beside_decoding():
