@@ -13,6 +13,7 @@ import time
 PROPERTIES = (
     "tests/search/test_engine_bound.py",
     "tests/search/test_loop_bound.py",
+    "tests/search/test_prefix.py",
     "tests/search/test_bound.py",
     "tests/search/test_grouped.py",
     "tests/walls/test_soundness.py",

@@ -16,6 +16,7 @@ from dse.serving.deployment import Pool, SpeculativeDecoding
 from dse.serving.engine import EngineHost
 from dse.serving.layout import Layout
 from dse.serving.lengths import Constant, Lognormal, Uniform
+from dse.serving.routers import ROUTERS
 from dse.serving.schedulers import SCHEDULERS
 from dse.serving.slo import SLO
 from dse.serving.workload import Sessions, Workload
@@ -56,6 +57,9 @@ hosts = st.builds(
     prefill_token_s=st.sampled_from([0.0, 1e-7]),
     arrival_s=st.sampled_from([0.0, 1e-5, 5e-3]),
     overlapped=st.booleans(),
+    graph_batch_multiple=st.sampled_from([1, 8]),
+    eager_op_s=st.sampled_from([0.0, 1e-6]),
+    prefill_gap=st.sampled_from([0.0, 0.2]),
 )
 layouts = st.sampled_from(
     [
@@ -72,7 +76,7 @@ engines = st.builds(
     worlds.engine,
     host=hosts,
     max_num_batched_tokens=st.sampled_from([32, 256, 8192]),
-    max_num_seqs=st.sampled_from([2, 8, 32]),
+    max_num_seqs=st.sampled_from([1, 2, 8, 32]),
     scheduler=st.sampled_from([SCHEDULERS[kind]() for kind in SCHEDULERS]),
     prefix_caching=st.booleans(),
 )
@@ -89,6 +93,7 @@ def deployments(draw):
         n_replicas=draw(st.sampled_from([1, 1, 2, 3])),
         kv_pool_bytes=draw(st.sampled_from([None, None, 400e3, 2e6])),
         routing=draw(st.sampled_from([Routing(), Routing(kind="zipf", exponent=1.0)])),
+        router=ROUTERS[draw(st.sampled_from(["round_robin", "round_robin", "least_loaded"]))](),
         speculative=draw(
             st.sampled_from(
                 [None, None, SpeculativeDecoding(method="draft", n_draft=2, acceptance=0.6)]
