@@ -189,6 +189,8 @@ def _is_rocm(row: Measurement) -> bool:
 
 def _layout(row: Measurement, model: Model) -> tuple[Layout, int]:
     """Tensor parallel degree as stated, else over all GPUs; attention DP takes its place."""
+    if row.n_gpus is None and row.tp is None:
+        raise _Unusable("the row does not say n_gpus, tp")
     pp = row.pp or 1
     n_gpus = row.n_gpus or (row.tp or 1) * pp
     tp = row.tp or n_gpus

@@ -72,6 +72,7 @@ def test_a_static_batch_has_no_scheduler_and_no_server() -> None:
         ({"model": "Unheard-9B"}, "no model"),
         ({"framework": "atom"}, "no profile"),
         ({"n_gpus": 12}, "no replicas"),
+        ({"n_gpus": None, "tp": None}, "does not say n_gpus, tp"),
         ({"load_mode": "online Poisson (Server)"}, "load: online Poisson"),
         ({"gpu": "A100-SXM4-80GB", "precision_weights": "fp8"}, "illegal"),
         ({"load_mode": "online Poisson (ShareGPT)"}, "lengths are those of a trace"),
