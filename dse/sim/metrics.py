@@ -139,7 +139,7 @@ def point_metrics(
     served: tuple[str, str] = ("reference", ""),
 ) -> PointMetrics:
     """Sum up a run of one of `copies` equal parts of a deployment; `measured` marks the requests
-    whose latencies count.
+    whose latencies count, `n_rejected` more were refused by all parts together.
     """
     ttft = outcome.first_token_s - outcome.asked_s
     e2e = outcome.finish_s - outcome.asked_s
@@ -170,7 +170,7 @@ def point_metrics(
         tok_per_s_per_user=1.0 / tpot_spread.mean if tpot_spread.mean > 0 else float("nan"),
         n_requests=n * copies,
         n_measured=int(measured.sum()) * copies,
-        n_rejected=n_rejected * copies,
+        n_rejected=n_rejected,
         n_preemptions=int(outcome.n_preemptions.sum()) * copies,
         n_steps=sum(t.n_steps for t in outcome.totals),
         n_gpus=n_gpus,
@@ -184,7 +184,9 @@ def point_metrics(
         joules_per_output_token=use["joules"] / max(1.0, float(requests.osl_tokens.sum())),
         step_breakdown=families,
         resource_breakdown=resources,
-        latency_sketch=LatencySketch.of(ttft[measured], tpot[measured], e2e[measured], n_rejected),
+        latency_sketch=LatencySketch.of(
+            ttft[measured], tpot[measured], e2e[measured], n_rejected, copies
+        ),
         kernels_id="/".join(pool.cost.kernels_id for pool in spec.pools),
         served_by=served[0],
         served_because=served[1],

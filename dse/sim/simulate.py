@@ -77,7 +77,7 @@ class _Runs:
             part,
             outcome,
             measured,
-            n_rejected=n_rejected // copies,
+            n_rejected=n_rejected,
             copies=copies,
             served=served,
         )

@@ -27,13 +27,17 @@ class LatencySketch:
     n_rejected: int = 0
 
     @classmethod
-    def of(cls, ttft_s: Floats, tpot_s: Floats, e2e_s: Floats, n_rejected: int) -> "LatencySketch":
-        """Sketch the latencies of requests; NaN where TPOT is not defined."""
+    def of(
+        cls, ttft_s: Floats, tpot_s: Floats, e2e_s: Floats, n_rejected: int, copies: int = 1
+    ) -> "LatencySketch":
+        """Sketch the latencies of requests, each of which stands for `copies`; NaN where TPOT is
+        not defined.
+        """
         order = np.argsort(e2e_s, kind="stable")
         stride = -(-len(order) // MAX_SAMPLES) or 1
         kept = order[::stride]
         columns = [_encode(values[kept]) for values in (ttft_s, tpot_s, e2e_s)]
-        return cls(np.stack(columns, axis=1), len(order), n_rejected)
+        return cls(np.stack(columns, axis=1), len(order) * copies, n_rejected)
 
     def seconds(self) -> tuple[Floats, Floats, Floats]:
         """TTFT, TPOT and E2E of the samples in seconds; NaN where not defined."""

@@ -27,6 +27,15 @@ def test_a_request_beyond_the_kv_pool_is_refused_and_counted() -> None:
     assert metrics.n_rejected == 1
 
 
+def test_one_refused_request_of_several_replicas_is_not_lost() -> None:
+    """Equal replicas are simulated once; the one that refused is counted all the same."""
+    spec = free(deployment(n_replicas=2))
+    asked = trace([(0, 4, 2), (0, 4, 2), (0, 4, 2), (0, 4, 2), (0, 200_000, 2)])
+    metrics = simulate(None, asked, 0, spec=spec)  # type: ignore[arg-type]
+    assert (metrics.n_requests, metrics.n_rejected) == (4, 1)
+    assert metrics.slo_attainment(SLO(ttft_s=100.0)) == pytest.approx(4 / 5)
+
+
 def test_all_refused_is_an_error_that_names_the_limits() -> None:
     with pytest.raises(UserError, match=r"all 1 requests are refused.*3 units"):
         simulate(None, trace([(0, 14, 2)]), 0, spec=free(deployment(blocks=3)))  # type: ignore[arg-type]
