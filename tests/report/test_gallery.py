@@ -80,8 +80,8 @@ def test_quickstart() -> None:
     assert re.search(r"8 × h200-sxm, 2 replicas of TP4", headline("quickstart"))
     buy = cheapest("quickstart")
     first = next(iter(buy))
-    assert (first, buy[first]["layout"]) == ("h100-sxm", "TP2 ×4")
-    assert number(buy[first]["break-even price"]) / number(buy[first]["price"]) < 4 / 3
+    assert (first, buy[first]["layout"]) == ("h100-sxm", buy["h200-sxm"]["layout"])
+    assert 1.1 < number(buy[first]["break-even price"]) / number(buy[first]["price"]) < 7 / 6
     assert share_to_spare("quickstart", "TTFT") < share_to_spare("quickstart", "TPOT")
     used = re.search(r"KV pool: (\d+)% used", text("quickstart"))
     assert used
@@ -100,8 +100,8 @@ def test_chat_8b() -> None:
     assert max(number(row["price"]) for row in buy.values()) == number(buy["rtx-pro-6000"]["price"])
     most = max(buy, key=lambda gpu: number(buy[gpu]["goodput per GPU"]))
     assert most == "rtx-pro-6000"
-    by_cost = "Recommended: the lowest cost of output" in text("chat_8b")
-    assert (order[0] if by_cost else most) in headline("chat_8b")
+    assert "Recommended: the lowest cost of output" in text("chat_8b")
+    assert order[0] in headline("chat_8b")
     assert all(row["weights / KV"].startswith("fp8") for row in buy.values())
 
 
@@ -135,9 +135,9 @@ def n_gpus(layout: str) -> int:
 def test_long_context_moe() -> None:
     assert "gb200" in headline("long_context_moe")
     buy = cheapest("long_context_moe")
-    assert list(buy) == ["b200-sxm", "gb200"]
+    assert cost(buy["gb200"]) == pytest.approx(cost(buy["b200-sxm"]), rel=0.1)
     output = {gpu: number(row["output per GPU"]) for gpu, row in buy.items()}
-    assert 1.0 < output["gb200"] / output["b200-sxm"] < 1.1
+    assert 1.15 < output["gb200"] / output["b200-sxm"] < 1.25
     members = rows("long_context_moe", "Pareto front")
     assert max(n_gpus(row["layout"]) for row in members) <= 8
 
