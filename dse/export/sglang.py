@@ -27,7 +27,8 @@ _KV = {DType.FP8: "fp8_e4m3", DType.BF16: "auto"}
 class SGLang(Exporter):
     """`--tp-size` counts the ranks of a stage, attention DP among them. Under DP attention the
     server divides `--chunked-prefill-size` and `--max-running-requests` by the DP size, so both are
-    given for all ranks together.
+    given for all ranks together. DeepEP sets `--ep-size` to `--tp-size` whatever is asked, so it is
+    named only where every rank of a stage holds experts of its own.
     """
 
     engine: ClassVar[str] = "sglang"
@@ -79,6 +80,16 @@ class SGLang(Exporter):
         urls = ("--prefill", "$PREFILL_URL", "--decode", "$DECODE_URL")
         return ("python", "-m", "sglang_router.launch_router", "--pd-disaggregation", *urls)
 
+    def warnings(self, deployment: Deployment) -> Iterator[str]:
+        yield from Exporter.warnings(self, deployment)
+        for pool in filter(_overruled, deployment.pools):
+            layout = pool.layout
+            yield (
+                f"SGLang's DeepEP has as many expert ranks as `--tp-size`, {layout.stage_ranks}: "
+                f"EP{layout.ep} starts without it, its tokens all gathered; see what that costs "
+                f"with --set engine.exchange=all_gather, or choose ep={layout.stage_ranks}"
+            )
+
     def _flags(
         self, deployment: Deployment, pool: Pool, context_tokens: int
     ) -> Iterator[tuple[str, str | None]]:
@@ -112,6 +123,13 @@ class SGLang(Exporter):
             yield "--disaggregation-transfer-backend", "nixl"
 
 
+def _overruled(pool: Pool) -> bool:
+    """Whether DeepEP would start another expert parallel degree than the layout's."""
+    layout = pool.layout
+    exchanges = layout.ep > 1 and layout.dp > 1 and pool.engine.exchange == "deepep"
+    return exchanges and layout.ep != layout.stage_ranks
+
+
 def _layout_flags(pool: Pool) -> Iterator[tuple[str, str | None]]:
     layout = pool.layout
     yield "--tp-size", str(layout.stage_ranks)
@@ -122,7 +140,7 @@ def _layout_flags(pool: Pool) -> Iterator[tuple[str, str | None]]:
         yield "--enable-dp-attention", None
     if layout.ep > 1:
         yield "--ep-size", str(layout.ep)
-        if layout.dp > 1 and pool.engine.exchange == "deepep":
+        if layout.dp > 1 and pool.engine.exchange == "deepep" and not _overruled(pool):
             yield "--moe-a2a-backend", "deepep"
     if layout.redundant_experts:
         yield "--enable-eplb", None

@@ -20,10 +20,11 @@ MOST_CHANGES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Who is best from `x` on, until the next one."""
+    """Who is best from `x` on, until the next one; `is_first` where it has no point before `x`."""
 
     x: float
     who: str
+    is_first: bool = False
 
 
 def sensitivity(outcome: Outcome, about: Subject) -> Part | None:
@@ -44,7 +45,7 @@ def sensitivity(outcome: Outcome, about: Subject) -> Part | None:
     section = Section(
         name="sensitivity",
         title="What would change the answer",
-        lines=(_line(asked, len(names)),),
+        lines=(_line(found, asked, len(names)),),
         lead=(_flips(found, asked),),
         charts=tuple(_figure(each, asked, names) for each in found),
     )
@@ -59,12 +60,13 @@ def held(rows: Rows, keys: Sequence[str], better: str, tolerance: float) -> list
     values: dict[str, float] = {}
     found: list[Held] = []
     for x in sorted({row["x"] for row in rows}):
+        before = set(values)
         values |= {_who(row, keys): row["y"] for row in rows if row["x"] == x}
         best = min(values, key=lambda who: (sign * values[who], who))
         if not found or (
             best != found[-1].who and abs(values[best] / values[found[-1].who] - 1) > tolerance
         ):
-            found.append(Held(x=x, who=best))
+            found.append(Held(x=x, who=best, is_first=best not in before))
     return found
 
 
@@ -87,13 +89,18 @@ def _dataset(panel: Panel) -> str:
     return f"sensitivity_{panel.name}"
 
 
-def _line(asked: Compared, n_compared: int) -> str:
+def _line(found: Sequence[Panel], asked: Compared, n_compared: int) -> str:
     what = "layout family" if asked.column == "family" else quantity(asked.column).title
     text = f"The best of each {what} while one thing moves and the rest stays as the study asks."
     if n_compared > 1:
         text += (
             f" Another counts as better from {100 * asked.tolerance:g}% on, the tolerance of the "
             "search."
+        )
+    if asked.priced and any(each.name in {"tpot", "ttft"} for each in found):
+        text += (
+            " Where a bound moves, only requests that keep it count as output: a point that just "
+            "keeps the SLO costs more there than at its price."
         )
     if len(asked.contexts) > 1:
         text += " A panel has one context."
@@ -117,12 +124,18 @@ def _flips(found: Sequence[Panel], asked: Compared) -> Table:
 def _along(rows: Rows, panel: Panel, asked: Compared) -> str:
     """Who is best from where on; where the lead changes often, between whom it does."""
     found = held(rows, asked.keys, panel.y.better, asked.tolerance)
-    parts = [f"from {number(each.x)} {each.who}" if i else each.who for i, each in enumerate(found)]
+    parts = [_from(each) if i else each.who for i, each in enumerate(found)]
     if len(parts) > MOST_CHANGES:
         others = dict.fromkeys(each.who for each in found[1:-1])
         first, last = number(found[1].x), number(found[-1].x)
         parts[1:-1] = [f"from {first} to {last} now one, now the other: {' and '.join(others)}"]
     return "; ".join(parts)
+
+
+def _from(held: Held) -> str:
+    """Who takes over and from where; where it only begins there, it did not lose before."""
+    begins = " (no point of it simulated below)" if held.is_first else ""
+    return f"from {number(held.x)} {held.who}{begins}"
 
 
 def _at_price(rows: Rows, asked: Compared) -> str:

@@ -156,6 +156,20 @@ def test_sglang_counts_settings_over_all_dp_ranks() -> None:
     assert flags["--max-running-requests"] == str(16 * asked.pools[0].engine.max_num_seqs)
 
 
+def test_deepep_is_left_out_where_it_would_start_another_expert_degree() -> None:
+    """SGLang sets `--ep-size` to `--tp-size` under DeepEP."""
+    layout = {"tp": 4, "dp": 4, "ep": 4}
+    asked = deployment("deepseek-v3", "fp8_block", "bf16", pool("sglang", "h200-sxm", layout, 1))
+    found = exported(asked, "sglang")
+    assert found.flags["--ep-size"] == "4"
+    assert "--moe-a2a-backend" not in found.flags
+    assert any("choose ep=16" in text for text in found.warnings)
+    back = parse(found.command, EXPORTERS["sglang"](), CATALOG)
+    assert (back.pools[0].layout.ep, back.pools[0].engine.exchange) == (4, "all_gather")
+    wide = deployment("deepseek-v3", "fp8_block", "bf16", pool("sglang", "h200-sxm", WIDE_EP, 1))
+    assert exported(wide, "sglang").flags["--moe-a2a-backend"] == "deepep"
+
+
 def test_a_deployment_that_does_not_fit_is_refused() -> None:
     asked = deployment("llama-3.3-70b", "bf16", "bf16", pool("vllm", "h100-sxm", {}, 1))
     with pytest.raises(IllegalError, match=r"cannot start this: weights .* lack") as caught:

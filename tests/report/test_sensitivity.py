@@ -109,3 +109,21 @@ def test_who_is_best_changes_where_another_is_better_by_more_than_the_tolerance(
     assert [(each.x, each.who) for each in held(rows, ["gpu"], "min", 0.02)] == [(1, "a"), (8, "b")]
     assert [each.who for each in held(rows, ["gpu"], "min", 0.001)] == ["a", "b"]
     assert [each.who for each in held(rows, ["gpu"], "max", 0.0)] == ["a"]
+
+
+def test_who_only_begins_is_told_from_who_lost_before() -> None:
+    rows = at("a", (1, 10), (4, 9)) + at("b", (2, 9.9), (3, 4)) + at("c", (5, 1))
+    found = held(rows, ["gpu"], "min", 0.02)
+    assert [(each.who, each.is_first) for each in found] == [
+        ("a", True),
+        ("b", False),
+        ("c", True),
+    ]
+
+
+def test_costs_under_a_bound_are_said_to_count_less(part: Part, words: Outcome) -> None:
+    assert "only requests that keep it count" in part.section.lines[0]
+    bare = words.results.drop("usd_per_gpu_hour", "usd_per_mtok_output")
+    found = sensitivity(replace(words, results=bare), subject(words))
+    assert found is not None
+    assert "only requests" not in found.section.lines[0]
