@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +14,7 @@ import polars as pl
 from dse.base.errors import DseError
 from dse.cost.account import decode_floor
 from dse.pipeline.judged import Judged
+from dse.report.layouts import in_flight
 from dse.saturation.advisor import advise
 from dse.saturation.constants import shipped_fit
 from dse.saturation.demand import load_of
@@ -48,10 +50,14 @@ def details(study: Study, judged: Judged, rows: pl.DataFrame) -> dict[str, Mappi
 
 
 def _walls(study: Study, deployment: Deployment, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The walls at the load of the row: of an offered rate, at the requests that it keeps in flight
+    on average, so that its steps are those of the batch that ran.
+    """
+    running = math.ceil(in_flight(row) or 0.0)
     return describe(
         deployment,
         context_tokens=_context(row),
-        concurrency=int(row.get("concurrency") or deployment.pool("decode").n_replicas),
+        concurrency=max(running, deployment.pool("decode").n_replicas),
         slo=study.slo,
     )
 

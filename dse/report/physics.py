@@ -158,7 +158,8 @@ def roofline(outcome: Outcome) -> Part | None:
         alt="Achievable FLOP/s against arithmetic intensity: "
         + "; ".join(f"{p['who']} {p['phase']} {number(p['intensity'])} FLOP/B" for p in points[:6]),
         caption="Lines are the roofs of each GPU (dense peak, HBM bandwidth). Bars span what a "
-        "step reaches from t_sum to t_opt; left of the ridge HBM binds, right of it arithmetic.",
+        "step reaches from t_sum to t_opt; left of the ridge HBM binds, right of it arithmetic. "
+        "Decode is a step over the requests in flight at the load of the point.",
     )
     section = Section(name="roofline", title="Roofline", charts=(figure,))
     return Part(section=section, datasets={"roof": roofs, "operating": points})
