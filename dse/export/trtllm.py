@@ -130,4 +130,7 @@ def _options(deployment: Deployment, pool: Pool) -> dict[str, Any]:
         }
     if pool.role != "both":
         options["cache_transceiver_config"] = {"backend": "DEFAULT"}
+    if pool.role == "prefill":
+        # A context server does not have the overlap scheduler yet: it must be off there.
+        options["disable_overlap_scheduler"] = True
     return options

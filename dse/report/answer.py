@@ -156,7 +156,10 @@ def _margins(best: Row, subject: Subject, detail: Mapping[str, Any]) -> list[str
             shown = f"{cell(bound.column, value)} {quantity(bound.column).unit}"
             used.append((value / bound.limit, f"{bound.text}: {shown}, {state}"))
     if (peak := best.get("kv_peak_fraction")) is not None:
-        used.append((peak, f"KV pool: {100 * peak:.0f}% used at its peak"))
+        text = f"KV pool: {100 * peak:.0f}% used at its peak"
+        if (mean := best.get("kv_mean_fraction")) is not None:
+            text += f", {100 * mean:.0f}% on average"
+        used.append((peak, text))
     found = [text for _, text in sorted(used, key=lambda each: -each[0])]
     order = detail.get("walls", {}).get("wall_order") or []
     load = in_flight(best)

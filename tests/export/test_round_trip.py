@@ -117,6 +117,14 @@ def test_prefill_and_decode_apart(engine: str) -> None:
     assert {each.role: each.copies for each in found.launches} == {"prefill": 2, "decode": 3}
 
 
+def test_a_context_server_of_trtllm_does_not_overlap_its_scheduler() -> None:
+    files = {
+        e.role: "".join(e.files.values()) for e in exported(apart("trtllm"), "trtllm").launches
+    }
+    off = '"disable_overlap_scheduler": true'
+    assert {role: off in text for role, text in files.items()} == {"prefill": True, "decode": False}
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
 @pytest.mark.parametrize("method", ["mtp", "draft"])
 def test_drafts(engine: str, method: Any) -> None:

@@ -52,6 +52,12 @@ def test_margins_of_slo_and_walls(made: Outcome) -> None:
     assert any(line.startswith("kv capacity wall at 96 requests in flight") for line in margins)
 
 
+def test_a_pool_full_at_its_peak_alone_is_told_from_one_that_is_always_full(made: Outcome) -> None:
+    front = made.front.head(1).with_columns(kv_peak_fraction=1.0, kv_mean_fraction=0.742)
+    margins = reasons(replace(made, front=front))[STOPS]
+    assert "KV pool: 100% used at its peak, 74% on average" in margins
+
+
 def test_walls_of_one_replica_are_told_for_all(made: Outcome) -> None:
     front = made.front.head(1).with_columns(tp=1, n_replicas=8)
     margins = reasons(replace(made, front=front))[STOPS]
