@@ -16,6 +16,7 @@ settings.load_profile("repeatable")
 _SHARE_A_FIXTURE = frozenset({"pipeline", "report"})
 
 
+@pytest.hookimpl(tryfirst=True)  # before the marks are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where files are spread over processes, what shares a fixture is computed in one of them."""
     for item in items:
