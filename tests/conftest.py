@@ -2,9 +2,11 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 # A test that passes here passes elsewhere: examples follow from the test alone.
 # `benchmarks/soak.py` looks for others, with the profile `random`.
@@ -12,23 +14,22 @@ settings.register_profile("random", derandomize=False, deadline=None)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
-# Folders whose tests share one costly outcome or project.
-_SHARE_A_FIXTURE = frozenset({"pipeline", "report"})
+# Folders whose tests share one costly outcome, project or Ray.
+_SHARE_A_FIXTURE = frozenset({"pipeline", "report", "run"})
 
 
-@pytest.hookimpl(tryfirst=True)  # before the marks are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where files are spread over processes, what shares a fixture is computed in one of them."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+class Together(LoadScopeScheduling):
+    """Where files are spread over processes, what shares a fixture is tested in one of them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = Path(nodeid.partition("::")[0])
+        folder = file.parent.name
+        is_shared = folder in _SHARE_A_FIXTURE and "chromium" not in file.stem
+        return folder if is_shared else str(file)
 
 
-def _group(item: pytest.Item) -> str:
-    if item.get_closest_marker("ray"):
-        return "ray"
-    folder = item.path.parent.name
-    is_shared = folder in _SHARE_A_FIXTURE and not item.get_closest_marker("chromium")
-    return folder if is_shared else str(item.path)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    return Together(config, log)
 
 
 @pytest.fixture(scope="session")
