@@ -61,11 +61,11 @@ class Bands:
 def bands(row: Row, bounds: Sequence[Bound] = (), detail: Row | None = None) -> Bands:
     """The bands of a row of the front, from its `lo_` and `hi_` columns."""
     found = {
-        column.removeprefix("lo_"): (low / row[column.removeprefix("lo_")], high / value)
+        name: (low / value, high / value)
         for column, low in row.items()
         if column.startswith("lo_") and low is not None
-        if (value := row.get(column.removeprefix("lo_")))
-        and (high := row.get(f"hi_{column.removeprefix('lo_')}")) is not None
+        if (value := row.get(name := column.removeprefix("lo_")))
+        and (high := row.get(f"hi_{name}")) is not None
     }
     latencies: dict[str, Pair] = {}
     for column, factors in found.items():

@@ -139,7 +139,7 @@ class EngineBound:
         spec, offered = self._spec(structure), self._asked((workload, replicate))
         found = None
         if spec is not None and offered is not None and not is_laid_out:
-            found = optimistic(spec, offered, self.slo, _nothing)
+            found = floors(spec, offered, self.slo)
         elif spec is not None and offered is not None:
             found = self._laid_out(spec, offered, (workload, replicate))
             if found is None:
@@ -168,12 +168,7 @@ class EngineBound:
                 _forget(self._schedules, _KEPT_CELLS)
             return self._schedules[whole]
 
-        if not spec.admits(int(offered.isl.max()), int(offered.osl.max())):
-            return None
-        one, part = one_of_equals(spec, offered)
-        exact = _exact(one, part, laid_out)
-        asked = self.slo or SLO(attainment=0.0)
-        return None if exact is None else _of_latencies(one, part, exact, asked)
+        return scheduled(spec, offered, self.slo, laid_out)
 
     def _spec(self, structure: int) -> RunSpec | None:
         if structure not in self._specs:
@@ -207,23 +202,31 @@ def _forget(kept: dict[Key, Any], most: int) -> None:
         total -= dropped.size if dropped is not None else 0
 
 
-def optimistic(
+def scheduled(
     spec: RunSpec,
     offered: Offered,
-    slo: SLO | None = None,
-    laid_out: Callable[[Offered, Terms], Schedule | None] | None = None,
+    slo: SLO | None,
+    laid_out: Callable[[Offered, Terms], Schedule | None],
 ) -> dict[str, float] | None:
-    """Bounds of the metrics of one run; None where the engine refuses some requests.
+    """Metrics of one run under its schedule, which `laid_out` gives for a load; None where the
+    engine refuses some requests, or the schedule depends on times.
+    """
+    if not spec.admits(int(offered.isl.max()), int(offered.osl.max())):
+        return None
+    spec, offered = one_of_equals(spec, offered)
+    exact = _exact(spec, offered, laid_out)
+    asked = slo or SLO(attainment=0.0)
+    return None if exact is None else _of_latencies(spec, offered, exact, asked)
 
-    `laid_out` gives the schedule of a load, if others have asked for it before.
+
+def floors(spec: RunSpec, offered: Offered, slo: SLO | None) -> dict[str, float] | None:
+    """Bounds of the metrics of one run, whatever its schedule; None where the engine refuses some
+    requests.
     """
     if not spec.admits(int(offered.isl.max()), int(offered.osl.max())):
         return None
     spec, offered = one_of_equals(spec, offered)
     asked = slo or SLO(attainment=0.0)
-    exact = _exact(spec, offered, laid_out or (lambda o, t: schedule(o.isl, o.osl, t)))
-    if exact is not None:
-        return _of_latencies(spec, offered, exact, asked)
     q = spec.pools[-1].limits.q_tokens
     contexts = (float(offered.isl.min()) + 1.0, float((offered.isl + offered.osl).max()) + q)
     cases = [Case.of(pool, offered) for pool in spec.pools]
@@ -270,10 +273,6 @@ def _exact(
 
 def _is_long(spec: RunSpec, offered: Offered) -> bool:
     return offered.n * spec.pools[0].dp > MOST_CELLS
-
-
-def _nothing(offered: Offered, terms: Terms) -> None:
-    """No schedule is laid out."""
 
 
 def _of_latencies(spec: RunSpec, offered: Offered, found: Latencies, slo: SLO) -> dict[str, float]:

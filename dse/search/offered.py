@@ -7,7 +7,7 @@ import numpy as np
 from dse.search.envelope import Array
 from dse.serving.workload import Workload
 from dse.sim import Requests, realised_requests
-from dse.sim.sketch import MAX_SAMPLES
+from dse.sim.sketch import stride_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,14 +98,16 @@ def attainment_at_most(good: float, n: int) -> float:
     """The attainment that is read of `n` requests of which `good` meet the SLO, at most: of long
     runs every k-th is kept, and those may be the good ones.
     """
-    stride = -(-n // MAX_SAMPLES) or 1
-    return min(1.0, good / -(-n // stride))
+    return min(1.0, good / _n_kept(n))
 
 
 def may_be_late(n: int, attainment: float) -> int:
     """How many of `n` requests may miss an SLO that is kept: see `attainment_at_most`."""
-    kept = -(-n // (-(-n // MAX_SAMPLES) or 1))
-    return int(np.floor(n - attainment * kept + 1e-9))
+    return int(np.floor(n - attainment * _n_kept(n) + 1e-9))
+
+
+def _n_kept(n: int) -> int:
+    return -(-n // stride_of(n))
 
 
 def _new(requests: Requests, isl: Array) -> Array:

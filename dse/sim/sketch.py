@@ -16,6 +16,11 @@ LOWEST_OCTAVE = -16
 MAX_SAMPLES = 16384
 
 
+def stride_of(n: int) -> int:
+    """Of `n` requests every so many-th is kept."""
+    return -(-n // MAX_SAMPLES) or 1
+
+
 @dataclass(frozen=True, slots=True)
 class LatencySketch:
     """`samples[i]` = (TTFT, TPOT, E2E) codes of a request, by rising E2E. `n_requests` were
@@ -34,8 +39,7 @@ class LatencySketch:
         not defined.
         """
         order = np.argsort(e2e_s, kind="stable")
-        stride = -(-len(order) // MAX_SAMPLES) or 1
-        kept = order[::stride]
+        kept = order[:: stride_of(len(order))]
         columns = [_encode(values[kept]) for values in (ttft_s, tpot_s, e2e_s)]
         return cls(np.stack(columns, axis=1), len(order) * copies, n_rejected)
 

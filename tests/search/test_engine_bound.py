@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from dse.base.errors import DseError
 from dse.model.ffn import Routing
-from dse.search.engine_bound import METRICS, optimistic
+from dse.search.engine_bound import METRICS, floors, scheduled
 from dse.search.offered import Offered
+from dse.search.schedule import schedule
 from dse.serving.arrivals import AllAtOnce, ClosedLoop, Gamma, Poisson
 from dse.serving.deployment import Pool, SpeculativeDecoding
 from dse.serving.engine import EngineHost
@@ -114,6 +115,10 @@ def deployments(draw):
     return found
 
 
+def laid_out(offered, terms):
+    return schedule(offered.isl, offered.osl, terms)
+
+
 def check(deployment, workload, seed=0):
     """Compare a simulation with its bound; returns result ÷ bound by metric, 1 or worse."""
     spec = compile_run(deployment, "roofline")
@@ -121,7 +126,7 @@ def check(deployment, workload, seed=0):
     found = simulate(deployment, workload, seed, spec=spec)
     # Bounds that about half of the requests keep: where attainment is neither 0 nor 1.
     slo = SLO(ttft_s=found.ttft.p50, tpot_s=found.tpot.p90, attainment=0.9)
-    limits = optimistic(spec, offered, slo)
+    limits = scheduled(spec, offered, slo, laid_out) or floors(spec, offered, slo)
     if limits is None:
         return {}
     row = found.to_row() | {"slo_attainment": found.slo_attainment(slo)}

@@ -69,8 +69,12 @@ def bounds(deployment, workload, slo=None, seed=0):
     return bound(point).row(0, named=True), bound.curve(point)
 
 
+def simulated(deployment, workload, seed=0):
+    return simulate(deployment, workload, seed, spec=compile_run(deployment, "roofline"))
+
+
 def check(deployment, workload, attainment, seed=0):
-    found = simulate(deployment, workload, seed, spec=compile_run(deployment, "roofline"))
+    found = simulated(deployment, workload, seed)
     slo = SLO(tpot_s=found.tpot.p90, attainment=attainment)
     row = found.to_row() | {"slo_attainment": found.slo_attainment(slo)}
     row["goodput_req_per_s_per_gpu"] = found.request_per_s / found.n_gpus
@@ -150,7 +154,7 @@ def test_a_decode_pool_that_binds_is_bounded_tightly():
         isl=Uniform(low_tokens=1, high_tokens=2),
         osl=Uniform(low_tokens=400, high_tokens=410),
     )
-    result = simulate(deployment, workload, 0, spec=compile_run(deployment, "roofline"))
+    result = simulated(deployment, workload)
     box, _ = bounds(deployment, workload)
     assert result.output_tok_per_s / result.n_gpus == pytest.approx(
         box["output_tok_per_s_per_gpu"], rel=0.08
@@ -179,7 +183,7 @@ def test_a_step_goes_through_all_stages_of_a_pipeline(layout):
         isl=Uniform(low_tokens=20, high_tokens=22),
         osl=Uniform(low_tokens=40, high_tokens=44),
     )
-    result = simulate(deployment, workload, 0, spec=compile_run(deployment, "roofline"))
+    result = simulated(deployment, workload)
     box, _ = bounds(deployment, workload)
     assert result.tpot.mean == pytest.approx(box["tpot_mean_s"], rel=0.03)
 
