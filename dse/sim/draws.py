@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.serving.arrivals import Trace
+from dse.serving.lengths import Lengths, Uniform
 from dse.serving.workload import Sessions, Workload
 
 Ints = NDArray[np.int64]
@@ -38,8 +39,8 @@ def drawn(workload: Workload, lengths: Random, gaps: Random, wanted: int) -> Dra
     of_isl, of_osl = _spread_evenly(wanted, workload.n_requests, lengths)
     return Drawn(
         arrival_s=arrival_s,
-        isl_tokens=np.maximum(workload.isl.each_at(of_isl), workload.shared_prefix_tokens + 1),
-        osl_tokens=workload.osl.each_at(of_osl),
+        isl_tokens=np.maximum(tokens_at(workload.isl, of_isl), workload.shared_prefix_tokens + 1),
+        osl_tokens=tokens_at(workload.osl, of_osl),
         follows=np.full(wanted, -1),
         think_s=np.zeros(wanted),
         session=np.full(wanted, -1),
@@ -66,6 +67,14 @@ def _stratified(n_strata: int, random: Random) -> Floats:
     inside = np.array([random.random() for _ in range(n_strata)])
     found: Floats = (strata + inside) / n_strata
     return found
+
+
+def tokens_at(lengths: Lengths, quantiles: Floats) -> Ints:
+    """`lengths.at` of each quantile."""
+    if isinstance(lengths, Uniform):
+        width = lengths.high_tokens - lengths.low_tokens + 1
+        return lengths.low_tokens + (quantiles * width).astype(np.int64)
+    return np.array([lengths.at(each) for each in quantiles.tolist()], dtype=np.int64)
 
 
 def shuffled(n: int, random: Random) -> list[int]:

@@ -12,7 +12,7 @@ from dse.serving.layout import Layout
 from dse.serving.lengths import Constant, Histogram, Lengths, Lognormal, Uniform
 from dse.serving.workload import Workload
 from dse.sim import compile_run, simulate
-from dse.sim.draws import shuffled
+from dse.sim.draws import shuffled, tokens_at
 from dse.sim.traffic import Requests, _Kept, _realised, realised_requests
 from tests import worlds
 
@@ -87,7 +87,7 @@ def test_numbers_are_shuffled_as_python_shuffles_them(n: int) -> None:
 def test_many_quantiles_have_the_lengths_of_each(lengths: Lengths) -> None:
     quantiles = np.concatenate([np.linspace(0.0, 1.0, 802)[:-1], [np.nextafter(1.0, 0.0)]])
     expected = [lengths.at(each) for each in quantiles.tolist()]
-    assert lengths.each_at(quantiles).tolist() == expected
+    assert tokens_at(lengths, quantiles).tolist() == expected
 
 
 def test_requests_are_drawn_once_and_nobody_may_change_them() -> None:

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dse.base.errors import UserError
 
 
@@ -18,10 +15,6 @@ class Lengths:
     def at(self, quantile: float) -> int:
         """Tokens at `quantile` in [0, 1): the inverse of the distribution function."""
         raise NotImplementedError
-
-    def each_at(self, quantiles: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Tokens at each of `quantiles`: those of `at`."""
-        return np.array([self.at(each) for each in quantiles.tolist()], dtype=np.int64)
 
     def mean(self) -> float:
         """Expected tokens."""

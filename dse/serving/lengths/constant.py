@@ -3,9 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dse.base.units import Tokens
 from dse.serving.lengths._base import Lengths, positive
 
@@ -22,9 +19,6 @@ class Constant(Lengths):
 
     def at(self, quantile: float) -> int:
         return self.n_tokens
-
-    def each_at(self, quantiles: NDArray[np.float64]) -> NDArray[np.int64]:
-        return np.full(len(quantiles), self.n_tokens, dtype=np.int64)
 
     def mean(self) -> float:
         return float(self.n_tokens)

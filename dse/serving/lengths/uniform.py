@@ -3,9 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dse.base.errors import UserError
 from dse.base.units import Tokens
 from dse.serving.lengths._base import Lengths, positive
@@ -28,10 +25,6 @@ class Uniform(Lengths):
 
     def at(self, quantile: float) -> int:
         return self.low_tokens + int(quantile * (self.high_tokens - self.low_tokens + 1))
-
-    def each_at(self, quantiles: NDArray[np.float64]) -> NDArray[np.int64]:
-        width = self.high_tokens - self.low_tokens + 1
-        return self.low_tokens + (quantiles * width).astype(np.int64)
 
     def mean(self) -> float:
         return (self.low_tokens + self.high_tokens) / 2.0
