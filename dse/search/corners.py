@@ -45,6 +45,7 @@ class Corners:
         theirs = owners[row] == self.owner
         self.costs[theirs] = np.maximum(self.costs[theirs], boxes[row[theirs]])
         self.is_new |= theirs
+        self.value[theirs] = np.inf
 
     def beat(self, members: Matrix, fresh: Matrix, tolerance: float) -> dict[int, int]:
         """Drop the corners that some member beats; returns the owners left without any, and the
@@ -90,8 +91,12 @@ class Corners:
                 self.value[old] = np.minimum(self.value[old], found)
             self.is_new[:] = False
         else:
-            self.value = promise(members, self.costs)
+            # What nobody has ranked yet.
+            new = np.flatnonzero(np.isposinf(self.value))
+            self.value[new] = promise(members, self.costs[new])
 
     def _take(self, kept: Flags) -> None:
+        if kept.all():
+            return
         self.costs, self.owner = self.costs[kept], self.owner[kept]
         self.value, self.is_new = self.value[kept], self.is_new[kept]

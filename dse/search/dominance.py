@@ -44,10 +44,10 @@ def beaten_by(members: Matrix, others: Matrix, tolerance: float) -> Places:
         return found
     slack = np.log1p(tolerance)
     for start in range(0, len(others), _BLOCK):
-        block = others[start : start + _BLOCK, None, :]
-        beats = (members[None, :, :] <= block + slack).all(axis=2)
+        block = others[start : start + _BLOCK]
+        beats = _each(np.logical_and, np.less_equal, members, block + slack)
         if tolerance == 0.0:
-            beats &= (members[None, :, :] < block - ROUNDING).any(axis=2)
+            beats &= _each(np.logical_or, np.less, members, block - ROUNDING)
         hit = beats.any(axis=1)
         found[start : start + _BLOCK] = np.where(hit, beats.argmax(axis=1), -1)
     return found
@@ -63,8 +63,19 @@ def promise(members: Matrix, others: Matrix) -> Matrix:
         return np.where(np.isneginf(others).any(axis=1), np.inf, -finite.sum(axis=1))
     found = np.empty(len(others))
     for start in range(0, len(others), _BLOCK):
-        block = others[start : start + _BLOCK, None, :]
-        found[start : start + _BLOCK] = (members[None, :, :] - block).max(axis=2).min(axis=1)
+        block = others[start : start + _BLOCK]
+        most = _each(np.maximum, np.subtract, members, block)
+        found[start : start + _BLOCK] = most.min(axis=1)
+    return found
+
+
+def _each(joins: np.ufunc, compares: np.ufunc, members: Matrix, others: Matrix) -> Any:
+    """Every row of `others` (a row) compared with every member (a column), objective by objective,
+    which is several times faster than over a third axis.
+    """
+    found = compares(members[None, :, 0], others[:, 0, None])
+    for i in range(1, members.shape[1]):
+        joins(found, compares(members[None, :, i], others[:, i, None]), out=found)
     return found
 
 

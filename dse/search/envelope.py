@@ -29,8 +29,11 @@ class Hull:
         """The hull of points with rising x (Andrew's monotone chain)."""
         xs, ys = x.tolist(), y.tolist()
         kept: list[int] = []
-        for i in range(len(xs)):
-            while len(kept) > 1 and _turns_right(xs, ys, kept[-2], kept[-1], i):
+        for i, (at, value) in enumerate(zip(xs, ys, strict=True)):
+            while len(kept) > 1:
+                a, b = kept[-2], kept[-1]
+                if not (ys[b] - ys[a]) * (at - xs[a]) >= (value - ys[a]) * (xs[b] - xs[a]):
+                    break
                 kept.pop()
             kept.append(i)
         return cls(x[kept], y[kept])
@@ -53,7 +56,3 @@ class Hull:
         best = int(ratios.argmin())
         whole = self.at(total)
         return np.where(total <= self.x[best], whole, ratios[best] * total)
-
-
-def _turns_right(x: list[float], y: list[float], a: int, b: int, c: int) -> bool:
-    return (y[b] - y[a]) * (x[c] - x[a]) >= (y[c] - y[a]) * (x[b] - x[a])

@@ -67,7 +67,10 @@ def corners(bound: Bound, survivors: pl.DataFrame, question: Question) -> pl.Dat
     """`point` and the objectives' bounds at each corner of its curve, in the survivors' order."""
     assert bound.curve is not None
     columns = [each.column for each in question.objectives]
-    found = _viewed(bound.curve(survivors), survivors, question.objectives)
+    # A curve has many rows: what no objective reads is not joined to it.
+    read = {name for each in question.objectives for name in each.needs}
+    known = survivors.select("point", *(name for name in survivors.columns if name in read))
+    found = _viewed(bound.curve(survivors), known, question.objectives)
     return found.select("point", *columns)
 
 

@@ -38,7 +38,7 @@ class Shared:
         decoding requests and no prompt.
         """
         pool, budget = steps.spec, float(steps.spec.limits.max_tokens)
-        t, limit = pool.cost.tables, float(steps.tokens_s.x[-1])
+        t, limit = pool.cost.tables, float(steps.n_tokens)
         ends = np.array([1.0, limit])
         own, decoded = t.token_x * pool.dp, pool.limits.q_tokens * n
         tokens: Array = np.unique(np.concatenate([own, t.group_x, decoded, ends]))

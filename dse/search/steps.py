@@ -6,6 +6,7 @@ run in lock-step, so the fullest rank, which holds at least the mean, sets the p
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -55,8 +56,8 @@ class Steps:
 
     `n` are batches between which everything is linear, `decode_s` the least seconds of a step that
     decodes so many, without `kv_s` per token of context; `lowest_s` is the same with the contexts
-    as low as they get, to which nothing may be added; `tokens_s` is the hull of seconds by tokens
-    of a step, `rows_s` that of seconds by batch.
+    as low as they get, to which nothing may be added; `rows` are seconds by batch, from none on,
+    beside those by tokens, of which a step has `n_tokens` at most.
     """
 
     spec: PoolSpec
@@ -66,8 +67,21 @@ class Steps:
     decode_s: Array
     lowest_s: Array
     kv_s: float
-    tokens_s: Hull
-    rows_s: Hull
+    rows: tuple[Array, Array]
+    n_tokens: float
+
+    @cached_property
+    def tokens_s(self) -> Hull:
+        """The hull of seconds by tokens of a step."""
+        t, ends = self.spec.cost.tables, [1.0, self.n_tokens]
+        m = np.unique(np.concatenate([t.token_x * self.spec.dp, t.group_x, ends]))
+        m = m[(m >= 1.0) & (m <= self.n_tokens)]
+        return Hull.below(m, self.by_tokens(m))
+
+    @cached_property
+    def rows_s(self) -> Hull:
+        """The hull of seconds by batch of a step."""
+        return Hull.below(*self.rows)
 
     @classmethod
     def of(cls, spec: PoolSpec, line: Line, contexts: tuple[float, float], n_top: float) -> "Steps":
@@ -86,9 +100,6 @@ class Steps:
         rows = rows + np.interp(rank, t.draft_x, rising(line.draft))
         least = rows + np.interp(rank, seqs, rising(values.min(axis=1)))
         rows = rows + np.interp(rank, seqs, attention)
-        limit = max(dp * _most_tokens(spec, contexts[1]), n_top * q)
-        m = np.unique(np.concatenate([t.token_x * dp, t.group_x, [1.0, limit]]))
-        m = m[(m >= 1.0) & (m <= limit)]
         host = spec.cost.host
         fixed, each = (0.0, 0.0) if host.overlapped else (host.step_s, host.request_s / dp)
         # Under DP the rank with most prompt tokens need not be the one with most requests.
@@ -103,8 +114,8 @@ class Steps:
             decode_s=by_tokens + rows,
             lowest_s=by_tokens + least,
             kv_s=kv_s,
-            tokens_s=Hull.below(m, _by_tokens(spec, line, m)),
-            rows_s=Hull.below(batches, bottom + fixed + each * batches),
+            rows=(batches, bottom + fixed + each * batches),
+            n_tokens=max(dp * _most_tokens(spec, contexts[1]), n_top * q),
         )
 
     def by_tokens(self, tokens: Array) -> Array:

@@ -14,12 +14,12 @@ corners: between two lengths of a run it is no faster than at the shorter, and i
 at the longer.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from dse.cost.step import StepTables
-from dse.search.dominance import Flags
 from dse.search.envelope import Array, Hull, rising
 from dse.search.offered import Offered
 from dse.search.shared import Shared
@@ -35,9 +35,8 @@ _RATIO, _CHORD = 1.04, 3e-4
 _DOWN, _UP = 1.04, 1.2
 # Lengths at which a prompt alone is worked out, and numbers of chunks beyond the fewest.
 _PROMPTS, _MOST_CHUNKS = 129, 6
-_HALVINGS = 24
-# Corners of a curve, in equal ratios of the seconds of a step.
-CORNERS = 40
+# Knots of what is in flight by the seconds of a step, from so few on.
+_FEWEST, _KNOTS = 1e-2, 400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +57,20 @@ class Asked:
     shortest: float
     longest: tuple[int, int]
     first_burst: Array
-    settled: tuple[float, float, float]
+    first_burst_mean: float
+    settled_n: float
+    settled_new: float
+    settled_steps: float
 
     @classmethod
     def of(cls, offered: Offered, q_tokens: int, longest: tuple[int, int]) -> "Asked":
         """The sums of `offered`; `first_burst` adds up prompts asked at once, short ones first.
-        When the last one is asked `settled` (requests, prompt tokens, decode steps) are done.
+        When the last one is asked so many requests, prompt tokens and decode steps are `settled`.
         """
         burst = min(offered.concurrency, offered.n)
         done = offered.n - burst
         decode_steps = offered.decode_steps(q_tokens)
+        first_burst = np.cumsum(np.sort(offered.new[:burst]))
         return cls(
             n=offered.n,
             concurrency=offered.concurrency,
@@ -80,12 +83,11 @@ class Asked:
             context_sum=offered.context_sum(q_tokens),
             shortest=float(offered.isl.min()),
             longest=longest,
-            first_burst=np.cumsum(np.sort(offered.new[:burst])),
-            settled=(
-                float(done),
-                float(np.sort(offered.new)[:done].sum()),
-                float(np.sort(decode_steps)[:done].sum()),
-            ),
+            first_burst=first_burst,
+            first_burst_mean=float(first_burst.mean()),
+            settled_n=float(done),
+            settled_new=float(np.sort(offered.new)[:done].sum()),
+            settled_steps=float(np.sort(decode_steps)[:done].sum()),
         )
 
 
@@ -99,36 +101,80 @@ def coarse(offered: Offered, q_tokens: int) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What one replica of a pool can do at most: `per_s` decode steps of requests a second by
-    requests in flight, `most_per_s` the most of them whatever their stages take each; `least_s` is
-    the shortest step, `kv_s` what a token of context adds to one.
-    A prompt alone takes `alone_s` by its tokens, many take `prompt_token_s` for each token.
-    `shared` says what prompts add on each stage of a pool that also decodes.
+    """What one replica of a pool can do at most, on requests whose contexts lie in `contexts`:
+    `latency` are the steps of all its stages, `n` batches of a replica.
     """
 
     pool: PoolSpec
     contexts: tuple[float, float]
-    in_flight: Array
-    per_s: Array
-    most_per_s: float
-    least_s: float
-    kv_s: float
-    alone_s: Hull
-    prompt_token_s: float
-    shared: tuple[Shared, ...]
+    n: Array
+    latency: Steps
 
     @classmethod
     def of(cls, pool: PoolSpec, contexts: tuple[float, float]) -> "Rates":
-        """The rates of `pool` for contexts from low to high."""
-        t = pool.cost.tables
+        """The rates of `pool` for contexts from low to high; worked out as they are asked for."""
         own = pool.kv.units_of(max(1, int(contexts[0])))
         seats = min(seats_of(pool), pool.kv.n_units // max(1, own))
         top = float(max(seats, 1) * pool.dp)
-        latency = Steps.of(pool, Line.of(pool.cost, t.stage_count), contexts, top)
+        latency = Steps.of(pool, Line.of(pool.cost, pool.cost.tables.stage_count), contexts, top)
         n = np.unique(np.round(_RATIO ** np.arange(np.log(top) / np.log(_RATIO) + 1.0)))
         n = np.unique(np.concatenate([n[n < top], latency.n, [top]]))
-        seconds = latency.seconds(n, np.full(len(n), contexts[0]))
-        host = pool.cost.host
+        return cls(pool=pool, contexts=contexts, n=n, latency=latency)
+
+    @cached_property
+    def in_flight(self) -> Array:
+        """Requests that decode on a replica: knots of `per_s`."""
+        return self._hull.x
+
+    @cached_property
+    def per_s(self) -> Array:
+        """Decode steps of requests a second at `in_flight`."""
+        return self._hull.y
+
+    @cached_property
+    def most_per_s(self) -> float:
+        """The most of them if all stages took the same."""
+        return float(self._in_turn.y[-1])
+
+    @cached_property
+    def least_s(self) -> float:
+        """Seconds of the shortest step."""
+        return float(self._steps[0][0])
+
+    @cached_property
+    def kv_s(self) -> float:
+        """Seconds that a token of context adds to a step."""
+        return self._steps[1]
+
+    @cached_property
+    def alone_s(self) -> Hull:
+        """Seconds of a prompt alone, by its tokens."""
+        return _alone(self.latency, self.contexts)
+
+    @cached_property
+    def prompt_token_s(self) -> float:
+        """Seconds for each token of many prompts."""
+        return _prompt_token_s(self.latency)
+
+    @cached_property
+    def shared(self) -> tuple[Shared, ...]:
+        """What prompts add, stage by stage, if the pool computes them as well."""
+        if self.pool.pp > 1:
+            return tuple(map(self._stage, np.eye(len(self.pool.cost.tables.stage_count))))
+        return (self._added(self.latency, self._steps[0], self._in_turn),)
+
+    @cached_property
+    def by_step_s(self) -> tuple[Array, Array]:
+        """Seconds of steps, and about how many are in flight where they take so long."""
+        rising_n = np.geomspace(_FEWEST, self.in_flight[-1], _KNOTS)
+        knots = np.concatenate([[_FEWEST / 10.0], rising_n])
+        return knots / self.steps_per_s(knots), knots
+
+    @cached_property
+    def _steps(self) -> tuple[Array, float]:
+        """Seconds of a step by `n`, and what a token of context adds to it."""
+        pool, latency, n, host = self.pool, self.latency, self.n, self.pool.cost.host
+        seconds = latency.seconds(n, np.full(len(n), self.contexts[0]))
         is_hidden = host.overlapped and bool(
             (seconds <= host.step_s + host.request_s * n / pool.dp).any()
         )
@@ -137,33 +183,32 @@ class Rates:
         adds_kv = adds_kv and bool((seconds > 0.0).all())
         if not adds_kv:
             seconds = latency.at_lowest(n)
-        seconds, shortest = rising(seconds), max(contexts[0] - 1.0, 1.0)
-        hull = _fastest(n, seconds)
-        shared: list[Shared] = []
-        if pool.pp == 1 and pool.role == "both":
-            shared = [Shared.of(latency, n, seconds, hull, shortest)]
-        elif pool.pp > 1:
-            for weights in np.eye(len(t.stage_count)):
-                stage = Steps.of(pool, Line.of(pool.cost, weights), contexts, top)
-                stage_s = rising(stage.at_lowest(n))
-                shared.append(Shared.of(stage, n, stage_s, _fastest(n, stage_s), shortest))
-            hull = Hull(hull.x * pool.pp, hull.y * pool.pp)
-        most_per_s = float(hull.y[-1])
-        if pool.pp > 1:
-            for each in shared:
+        return rising(seconds), latency.kv_s if adds_kv else 0.0
+
+    @cached_property
+    def _in_turn(self) -> Hull:
+        """The rate of micro-batches that go through all stages in turn."""
+        hull, pp = _fastest(self.n, self._steps[0]), self.pool.pp
+        return hull if pp == 1 else Hull(hull.x * pp, hull.y * pp)
+
+    @cached_property
+    def _hull(self) -> Hull:
+        """`per_s` by `in_flight`: nor more than the slowest stage."""
+        hull = self._in_turn
+        if self.pool.pp > 1:
+            for each in self.shared:
                 hull = _slower(hull, each.per_s)
-        return cls(
-            pool=pool,
-            contexts=contexts,
-            in_flight=hull.x,
-            per_s=hull.y,
-            most_per_s=most_per_s,
-            least_s=float(seconds[0]),
-            kv_s=latency.kv_s if adds_kv else 0.0,
-            alone_s=_alone(latency, contexts),
-            prompt_token_s=_prompt_token_s(latency),
-            shared=tuple(shared),
-        )
+        return hull
+
+    def _stage(self, weights: Array) -> Shared:
+        top = float(self.n[-1])
+        stage = Steps.of(self.pool, Line.of(self.pool.cost, weights), self.contexts, top)
+        stage_s = rising(stage.at_lowest(self.n))
+        return self._added(stage, stage_s, _fastest(self.n, stage_s))
+
+    def _added(self, steps: Steps, seconds: Array, per_s: Hull) -> Shared:
+        shortest = max(self.contexts[0] - 1.0, 1.0)
+        return Shared.of(steps, self.n, seconds, per_s, shortest)
 
     def steps_per_s(self, in_flight: Array) -> Array:
         """Decode steps of requests a second with so many in flight, at most."""
@@ -187,8 +232,7 @@ class Rates:
 
     def in_flight_at(self, step_s: Array) -> Array:
         """About how many are in flight where their steps take so long."""
-        knots = np.concatenate([[1e-3], np.geomspace(1e-2, self.in_flight[-1], 400)])
-        found: Array = np.interp(step_s, knots / self.steps_per_s(knots), knots)
+        found: Array = np.interp(step_s, *self.by_step_s)
         return found
 
 
@@ -234,12 +278,13 @@ def _alone(latency: Steps, contexts: tuple[float, float]) -> Hull:
     host = pool.cost.host
     each = 0.0 if host.overlapped else host.step_s + host.request_s
     rho, delta = latency.prompt_lines()
+    pairs_s = rho * (tokens**2 / 2.0)[:, None]
     found = np.full(len(tokens), np.inf)
     for more in range(_MOST_CHUNKS):
         chunks = fewest + more
         whole = _chunk_s(tokens, line, t) if more == 0 else np.zeros_like(tokens)
         gpu_s = np.where(chunks == 1.0, whole, chunks * hull.at(tokens / chunks))
-        attention = rho * (tokens**2 / 2.0)[:, None] - delta * chunks[:, None]
+        attention = pairs_s - delta * chunks[:, None]
         gpu_s = gpu_s + np.maximum(attention.max(axis=1), 0.0)
         gpu_s = gpu_s * (1.0 + _gap(pool))
         found = np.minimum(found, np.maximum(gpu_s, chunks * pool.cost.launch_s) + chunks * each)
@@ -254,77 +299,3 @@ def _chunk_s(tokens: Array, line: Line, t: StepTables) -> Array:
     own = np.interp(tokens, t.token_x, rising(line.token))
     found: Array = own + np.interp(tokens, t.group_x, rising(line.group))
     return found + float(rising(line.head)[0]) + float(line.prefill[0, 0])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loops:
-    """Closed loops of many points that decode on pools of one kind, an entry a point.
-
-    `n` requests ask `steps` decode steps with `beyond` tokens of context above the lowest;
-    `concurrency` and `replicas` are those of the part that is simulated; before it decodes a
-    request spends `before_s` at least, all prompts together keep the run busy for `busy_s`, and on
-    replicas that decode as well they add `extra_s` to the work of all.
-    """
-
-    rates: Rates
-    n: Array
-    steps: Array
-    beyond: Array
-    concurrency: Array
-    replicas: Array
-    before_s: Array
-    busy_s: Array
-    extra_s: Array
-
-    def within(self, step_s: float, share: Array) -> "Loops":
-        """The same of runs in which steps take at most `step_s` for all decode steps but `share` of
-        them: no such run is shorter than these few at the best rate and the others in time.
-
-        All stages in turn and the slowest stage bound the sum of both kinds each for itself, so the
-        few are taken at the rate of the looser bound.
-        """
-        rate = self.rates.keeping(step_s)
-        if rate <= 0.0:
-            return self
-        late = np.minimum(share, 1.0) * self.steps
-        least_s = late / self.rates.most_per_s + (self.steps - late) / rate + self.extra_s
-        return replace(self, busy_s=np.maximum(self.busy_s, least_s / self.replicas))
-
-    def most_in_flight(self) -> Array:
-        """Requests that decode on a replica, on average over the run, at most: by bisection."""
-        low, high = np.zeros_like(self.n), self.concurrency / self.replicas
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2.0
-            fits = self._fits(middle)
-            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-        return high
-
-    def _fits(self, in_flight: Array) -> Flags:
-        """Whether so many leave room in the loop for those that do not decode yet, and a run that
-        is long enough for its prompts.
-        """
-        with np.errstate(divide="ignore"):
-            decode_s = self.steps / self.rates.steps_per_s(in_flight)
-        kv_s = self.rates.kv_s * self.beyond
-        each = self.concurrency / self.replicas
-        free_s = decode_s * (each - in_flight) + kv_s * (each - 1.0) + self.extra_s * each
-        whole_s = (decode_s + kv_s + self.extra_s) / self.replicas
-        found: Flags = (free_s >= self.n * self.before_s) & (whole_s >= self.busy_s)
-        return found
-
-    def corners(self) -> tuple[Array, Array]:
-        """Seconds of the run and of a decode step, at least, by point and corner."""
-        top = np.maximum(self.most_in_flight(), 1e-6)
-        slowest = top / self.rates.steps_per_s(top)
-        share = np.arange(CORNERS) / CORNERS
-        least = self.rates.least_s
-        levels = slowest[:, None] * (least / np.maximum(slowest, least))[:, None] ** share[None, :]
-        between = np.minimum(self.rates.in_flight_at(levels[:, 1:]), top[:, None])
-        in_flight = np.minimum.accumulate(np.column_stack([top, between]), axis=1)
-        per_s = self.rates.steps_per_s(in_flight)
-        kv_s = (self.rates.kv_s * self.beyond)[:, None]
-        extra_s = self.extra_s[:, None]
-        duration_s = (self.steps[:, None] / per_s + kv_s + extra_s) / self.replicas[:, None]
-        per_step = in_flight / per_s + kv_s / np.maximum(self.steps, 1.0)[:, None]
-        step_s = np.column_stack([per_step[:, 1:], np.full(len(top), least)])
-        return np.maximum(duration_s, self.busy_s[:, None]), np.maximum(step_s, least)

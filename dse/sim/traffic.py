@@ -1,18 +1,17 @@
 """Workload → requests: the same lists for every deployment."""
 
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dse.base.digest import digest
 from dse.serving.arrivals import Trace, TraceRequest
-from dse.serving.workload import Sessions, Workload
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from dse.serving.workload import Workload
+from dse.sim.draws import Floats, Ints, drawn, recorded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,27 +65,33 @@ class Requests:
 def realised_requests(workload: Workload, seed: int, n_requests: int | None = None) -> Requests:
     """The requests that replicate `seed` of `workload` asks, of any deployment.
 
-    Longer runs (`n_requests`) of a replicate begin with the shorter ones' lengths.
+    Longer runs (`n_requests`) of a replicate begin with the shorter ones' lengths. The same are
+    asked of many deployments: the last ones drawn are kept, and nobody may write to their arrays.
     """
-    number = int(digest(("requests", workload, seed)), 16)
     wanted = workload.n_requests if n_requests is None else n_requests
     if isinstance(workload.arrivals, Trace):
-        found = _from_trace(workload.arrivals, wanted)
+        return _realised(workload, seed, wanted)
+    return _KEPT.of((workload, seed, wanted), lambda: _realised(workload, seed, wanted))
+
+
+def _realised(workload: Workload, seed: int, wanted: int) -> Requests:
+    number = int(digest(("requests", workload, seed)), 16)
+    if isinstance(workload.arrivals, Trace):
+        found = recorded(workload.arrivals, wanted)
     else:
-        found = _drawn(workload, Random(number), Random(number + 1), wanted)
-    n = len(found)
-    shared = workload.shared_prefix_tokens
-    roots = np.cumsum(found["follows"] < 0) - 1
+        found = drawn(workload, Random(number), Random(number + 1), wanted)
+    shared, is_root = workload.shared_prefix_tokens, found.follows < 0
+    roots = np.cumsum(is_root) - 1
     return Requests(
-        arrival_s=np.where(found["follows"] < 0, found["arrival_s"], np.nan),
-        isl_tokens=found["isl_tokens"],
-        osl_tokens=found["osl_tokens"],
-        follows=found["follows"],
-        think_s=found["think_s"],
-        prefix=roots % workload.n_prefixes if shared else np.full(n, -1),
+        arrival_s=np.where(is_root, found.arrival_s, np.nan),
+        isl_tokens=found.isl_tokens,
+        osl_tokens=found.osl_tokens,
+        follows=found.follows,
+        think_s=found.think_s,
+        prefix=roots % workload.n_prefixes if shared else np.full(len(roots), -1),
         prefix_tokens=shared,
-        session=found["session"],
-        priority=found["priority"],
+        session=found.session,
+        priority=found.priority,
         hash_ids=_hashes(workload),
         hash_tokens=_hash_tokens(workload),
         concurrency=workload.arrivals.concurrency_limit or 0,
@@ -94,18 +99,30 @@ def realised_requests(workload: Workload, seed: int, n_requests: int | None = No
     )
 
 
-_ROW = np.dtype(
-    [
-        ("arrival_s", "f8"),
-        ("isl_tokens", "i8"),
-        ("osl_tokens", "i8"),
-        ("follows", "i8"),
-        ("think_s", "f8"),
-        ("session", "i8"),
-        ("priority", "i8"),
-    ]
-)
-Rows = Any
+@dataclass
+class _Kept:
+    """Requests by what they were drawn for: `most` in all, but for the newest ones."""
+
+    most: int
+    _known: OrderedDict[tuple[Any, ...], Requests] = field(default_factory=OrderedDict)
+
+    def of(self, key: tuple[Any, ...], draw: Callable[[], Requests]) -> Requests:
+        """Those of `key`, drawn if they are not at hand; what was used longest ago goes first."""
+        if key in self._known:
+            self._known.move_to_end(key)
+            return self._known[key]
+        found = self._known[key] = draw()
+        for each in vars(found).values():
+            if isinstance(each, np.ndarray):
+                each.flags.writeable = False
+        total = sum(map(len, self._known.values()))
+        while total > self.most and len(self._known) > 1:
+            total -= len(self._known.popitem(last=False)[1])
+        return found
+
+
+# A request takes 72 bytes.
+_KEPT = _Kept(1_000_000)
 
 
 def _recorded(workload: Workload) -> tuple[TraceRequest, ...]:
@@ -120,77 +137,6 @@ def _hashes(workload: Workload) -> tuple[tuple[int, ...], ...]:
 
 def _hash_tokens(workload: Workload) -> int:
     return max((row.hash_tokens for row in _recorded(workload)), default=1)
-
-
-def _drawn(workload: Workload, lengths: Random, gaps: Random, wanted: int) -> Rows:
-    assert workload.isl is not None
-    assert workload.osl is not None
-    if workload.sessions is not None:
-        return _conversations(workload, workload.sessions, lengths, gaps, wanted)
-    rows = np.zeros(wanted, dtype=_ROW)
-    rows["follows"] = rows["session"] = -1
-    rows["arrival_s"] = workload.arrivals.times(wanted, gaps)
-    drawn = _spread_evenly(wanted, workload.n_requests, lengths)
-    rows["isl_tokens"] = [workload.isl.at(quantile) for quantile, _ in drawn]
-    rows["osl_tokens"] = [workload.osl.at(quantile) for _, quantile in drawn]
-    rows["isl_tokens"] = np.maximum(rows["isl_tokens"], workload.shared_prefix_tokens + 1)
-    return rows
-
-
-def _spread_evenly(wanted: int, n_strata: int, random: Random) -> list[tuple[float, float]]:
-    """Two quantiles for each of `wanted` requests: in any `n_strata` from the first on, one of each
-    kind lies in each of as many equal strata, in random order.
-
-    Each seed then asks nearly the same number of tokens; the order of lengths stays random.
-    """
-    found: list[tuple[float, float]] = []
-    while len(found) < wanted:
-        columns = []
-        for _ in range(2):
-            strata = list(range(n_strata))
-            random.shuffle(strata)
-            columns.append([(stratum + random.random()) / n_strata for stratum in strata])
-        found += zip(*columns, strict=True)
-    return found[:wanted]
-
-
-def _conversations(
-    workload: Workload, sessions: Sessions, lengths: Random, gaps: Random, wanted: int
-) -> Rows:
-    assert workload.isl is not None
-    assert workload.osl is not None
-    found: list[tuple[int, int, int, int]] = []
-    n_sessions = 0
-    while len(found) < wanted:
-        turns = sessions.turns.at(lengths.random())
-        said, before = workload.shared_prefix_tokens, -1
-        for _ in range(min(turns, wanted - len(found))):
-            new, answer = workload.isl.at(lengths.random()), workload.osl.at(lengths.random())
-            found.append((said + new, answer, before, n_sessions))
-            said, before = said + new + answer, len(found) - 1
-        n_sessions += 1
-    rows = np.zeros(len(found), dtype=_ROW)
-    columns = np.array(found, dtype=np.int64).T
-    for name, column in zip(
-        ("isl_tokens", "osl_tokens", "follows", "session"), columns, strict=True
-    ):
-        rows[name] = column
-    rows["think_s"] = sessions.think_s
-    starts = np.array(workload.arrivals.times(n_sessions, gaps))
-    rows["arrival_s"] = starts[rows["session"]]
-    return rows
-
-
-def _from_trace(trace: Trace, wanted: int) -> Rows:
-    kept: tuple[TraceRequest, ...] = trace.rows[:wanted]
-    trace.times(0, Random(0))
-    rows = np.zeros(len(kept), dtype=_ROW)
-    rows["follows"] = rows["session"] = -1
-    numbers: dict[str, int] = {}
-    for i, row in enumerate(kept):
-        session = numbers.setdefault(row.session, len(numbers)) if row.session else -1
-        rows[i] = (row.arrival_s, row.isl_tokens, row.osl_tokens, -1, 0.0, session, row.priority)
-    return rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from dse.base.errors import DseError
 from dse.search.corners import Corners
+from dse.search.curves import Loops, Several
 from dse.search.loop_bound import METRICS, LoopBound
 from dse.search.offered import Offered
-from dse.search.trade import Loops, Rates, coarse
+from dse.search.trade import Rates, coarse
 from dse.serving.arrivals import ClosedLoop, Poisson
 from dse.serving.engine import EngineHost
 from dse.serving.layout import Layout
@@ -204,7 +205,7 @@ def test_late_requests_of_a_pipeline_are_taken_at_the_looser_rate():
     assert rates[2].most_per_s > 1.2 * rates[2].per_s[-1]
     one = np.array([1.0])
     loops = Loops(
-        rates=rates[2],
+        rates=Several.of([rates[2]], np.array([1])),
         n=one,
         steps=1000.0 * one,
         beyond=0.0 * one,
@@ -262,3 +263,39 @@ def test_prompts_on_the_same_gpus_take_time_beside_decoding():
 def rates_of(spec, workload):
     contexts = coarse(Offered.of(workload, 0), 1)
     return Rates.of(spec.pools[0], contexts)
+
+
+def test_points_asked_together_are_bounded_as_each_alone():
+    """Structures and loads in one frame, among them one that does not compile and open ones."""
+    together = worlds.deployment(worlds.tiny(), layout=Layout(tp=2), n_replicas=2)
+    decode = replace(together.pools[0], role="decode")
+    piped = worlds.deployment(worlds.mixture(), layout=Layout(pp=2))
+    pools = (replace(decode, role="prefill", layout=Layout(), n_replicas=3), decode)
+    every = [together, piped, replace(together, pools=pools)]
+    specs = [*(compile_run(each, "roofline") for each in every), None]
+    bound = LoopBound(
+        spec_of=lambda structure: specs[structure],
+        workload_of=lambda row: constant(5 * row["concurrency"], row["concurrency"]),
+        offered=lambda key: Offered.of(*key),
+        slo=SLO(ttft_s=1.0, tpot_s=1.0, attainment=0.9),
+    )
+    asked = [(structure, each) for each in (1, 6, 8, 32) for structure in (2, 3, 0, 1)]
+    points = pl.DataFrame(
+        {
+            "point": range(len(asked)),
+            "structure": [structure for structure, _ in asked],
+            "concurrency": [each for _, each in asked],
+        }
+    )
+    boxes, alone = bound(points), pl.concat([bound(points[i]) for i in range(len(asked))])
+    assert boxes["tpot_mean_s"].is_null().to_list() == [s == 3 for s, _ in asked]
+    for name in METRICS:
+        known = boxes[name].is_not_null()
+        assert boxes[name].filter(known).to_list() == pytest.approx(
+            alone[name].filter(known).to_list(), rel=1e-12
+        )
+    ends = bound.curve(points).group_by("point", maintain_order=True)
+    fastest = ends.agg(pl.col("output_tok_per_s_per_gpu").max(), pl.col("tpot_mean_s").min())
+    for name in ("output_tok_per_s_per_gpu", "tpot_mean_s"):
+        behind = zip(fastest[name], boxes[name], strict=True)
+        assert all(value is None or is_behind(name, value, limit) for value, limit in behind)

@@ -2,16 +2,18 @@
 
 from dataclasses import replace
 from itertools import combinations
+from random import Random
 
 import numpy as np
 import pytest
 
 from dse.serving.arrivals import ClosedLoop, Poisson
 from dse.serving.layout import Layout
-from dse.serving.lengths import Lognormal, Uniform
+from dse.serving.lengths import Constant, Histogram, Lengths, Lognormal, Uniform
 from dse.serving.workload import Workload
 from dse.sim import compile_run, simulate
-from dse.sim.traffic import realised_requests
+from dse.sim.draws import shuffled, tokens_at
+from dse.sim.traffic import Requests, _Kept, _realised, realised_requests
 from tests import worlds
 
 LENGTHS = Uniform(low_tokens=1, high_tokens=50)
@@ -61,3 +63,50 @@ def test_medians_of_two_seeds_lie_within_two_percent(isl: int, osl: int, concurr
         values = [getattr(run, name).p50 for run in runs]
         apart = [abs(a - b) for a, b in combinations(values, 2)]
         assert np.mean(apart) < 0.02 * np.median(values), (name, values)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 64, 65, 1000])
+def test_numbers_are_shuffled_as_python_shuffles_them(n: int) -> None:
+    """Recorded results depend on the order, and on what the generator gives next."""
+    ours, pythons = Random(n), Random(n)
+    expected = list(range(n))
+    pythons.shuffle(expected)
+    assert shuffled(n, ours) == expected
+    assert ours.random() == pythons.random()
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        Constant(n_tokens=7),
+        Uniform(low_tokens=3200, high_tokens=4000),
+        Lognormal(mean_tokens=300, cv=1.2, max_tokens=900),
+        Histogram(edges=(1, 5, 9, 30), weights=(1.0, 0.0, 3.0)),
+    ],
+)
+def test_many_quantiles_have_the_lengths_of_each(lengths: Lengths) -> None:
+    quantiles = np.concatenate([np.linspace(0.0, 1.0, 802)[:-1], [np.nextafter(1.0, 0.0)]])
+    expected = [lengths.at(each) for each in quantiles.tolist()]
+    assert tokens_at(lengths, quantiles).tolist() == expected
+
+
+def test_requests_are_drawn_once_and_nobody_may_change_them() -> None:
+    found = realised_requests(LOAD, 5)
+    assert realised_requests(replace(LOAD), 5) is found
+    assert realised_requests(LOAD, 6) is not found
+    assert realised_requests(LOAD, 5, 51) is not found
+    with pytest.raises(ValueError, match="read-only"):
+        found.isl_tokens[0] = 1
+
+
+def test_no_more_requests_are_kept_than_may_be() -> None:
+    kept = _Kept(120)
+    draws = [kept.of((seed,), lambda seed=seed: draw(seed)) for seed in (0, 1)]
+    assert kept.of((0,), lambda: draw(0)) is draws[0]
+    kept.of((2,), lambda: draw(2))
+    assert kept.of((0,), lambda: draw(0)) is draws[0]
+    assert kept.of((1,), lambda: draw(1)) is not draws[1]
+
+
+def draw(seed: int) -> Requests:
+    return _realised(LOAD, seed, 50)
