@@ -65,7 +65,7 @@ def question(
         tolerance=search.tolerance,
         round_size=search.round,
         axes=tuple(searched_columns(judged.survivors)),
-        budget=search.budget,
+        budget=search.most,
         seed=0,
         on_round=on_round,
     )

@@ -80,7 +80,8 @@ class EngineBound:
     slo: SLO | None = None
     _specs: dict[int, RunSpec | None] = field(default_factory=dict, init=False)
     _offered: dict[Key, Offered | None] = field(default_factory=dict, init=False)
-    _known: dict[Key, tuple[float | None, ...]] = field(default_factory=dict, init=False)
+    _known: dict[Key, tuple[float | None, ...] | None] = field(default_factory=dict, init=False)
+    _proofs: dict[Key, float] = field(default_factory=dict, init=False)
     _schedules: dict[Key, Schedule | None] = field(default_factory=dict, init=False)
 
     def bounds(self) -> tuple[Bound, ...]:
@@ -96,9 +97,9 @@ class EngineBound:
         )
         curve = loop.curve if self.replicates == 1 else None
         return (
-            Bound(rung=LOOP_RUNG, of=loop, curve=curve),
+            Bound(rung=LOOP_RUNG, of=loop, curve=curve, guess=loop.guess),
             Bound(rung=WORK_RUNG, of=self._by_work),
-            Bound(rung=RUNG, of=self),
+            Bound(rung=RUNG, of=self, checked=self._unproven),
         )
 
     def __call__(self, points: pl.DataFrame) -> pl.DataFrame:
@@ -108,23 +109,32 @@ class EngineBound:
     def _by_work(self, points: pl.DataFrame) -> pl.DataFrame:
         return self._frame(points, is_laid_out=False)
 
-    def _frame(self, points: pl.DataFrame, *, is_laid_out: bool) -> pl.DataFrame:
+    def _unproven(self, points: pl.DataFrame) -> pl.DataFrame:
+        """The same without what shorter runs prove of attainment, which no objective reads."""
+        return self._frame(points, is_laid_out=True, proves=False)
+
+    def _frame(
+        self, points: pl.DataFrame, *, is_laid_out: bool, proves: bool = True
+    ) -> pl.DataFrame:
         rows = [
             found
             for row in points.iter_rows(named=True)
-            for found in self._rows(row, is_laid_out=is_laid_out)
+            for found in self._rows(row, is_laid_out, proves)
         ]
         return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
-    def _rows(self, row: Row, *, is_laid_out: bool) -> Iterator[tuple[Any, ...]]:
-        workload = self.workload_of(row)
+    def _rows(self, row: Row, is_laid_out: bool, proves: bool) -> Iterator[tuple[Any, ...]]:
+        workload, structure = self.workload_of(row), row["structure"]
         for replicate in range(self.replicates):
-            found = self._of_run(row["structure"], workload, replicate, is_laid_out=is_laid_out)
+            found = self._of_run(structure, workload, replicate, is_laid_out=is_laid_out)
+            if found is None:
+                found = self._short(structure, workload, replicate, proves=proves)
             yield row["point"], replicate, *found
 
     def _of_run(
         self, structure: int, workload: Workload, replicate: int, *, is_laid_out: bool
-    ) -> tuple[float | None, ...]:
+    ) -> tuple[float | None, ...] | None:
+        """The bounds of `METRICS` of one run; None where no schedule can be laid out."""
         key = (structure, workload, replicate, is_laid_out)
         if key not in self._known:
             if len(self._known) >= _KEPT_BOUNDS:
@@ -134,8 +144,7 @@ class EngineBound:
 
     def _values(
         self, structure: int, workload: Workload, replicate: int, is_laid_out: bool
-    ) -> tuple[float | None, ...]:
-        """The bounds of `METRICS` of one run."""
+    ) -> tuple[float | None, ...] | None:
         spec, offered = self._spec(structure), self._asked((workload, replicate))
         found = None
         if spec is not None and offered is not None and not is_laid_out:
@@ -143,22 +152,30 @@ class EngineBound:
         elif spec is not None and offered is not None:
             found = self._laid_out(spec, offered, (workload, replicate))
             if found is None:
-                return self._short(structure, workload, replicate)
+                return None
         return tuple(found.get(name) if found else None for name in METRICS)
 
-    def _short(self, structure: int, workload: Workload, replicate: int) -> tuple[Any, ...]:
-        """Nothing can be laid out: what the rung before said, and what a shorter run proves."""
+    def _short(
+        self, structure: int, workload: Workload, replicate: int, *, proves: bool
+    ) -> tuple[Any, ...]:
+        """What the rung before said, and what a shorter run proves if it is asked to."""
         known = self._of_run(structure, workload, replicate, is_laid_out=False)
+        assert known is not None
         spec, offered = self._spec(structure), self._asked((workload, replicate))
         place = METRICS.index("slo_attainment")
         box = known[place]
-        if self.slo is None or spec is None or offered is None or box is None:
+        if not proves or self.slo is None or spec is None or offered is None or box is None:
             return known
         if not (offered.is_plain and offered.concurrency and offered.means_cover_all):
             return known
-        asked = (workload, replicate)
-        share = most_on_time(self.deployments[structure], spec, asked, offered, self.slo)
-        return (*known[:place], min(box, share), *known[place + 1 :])
+        key = (structure, workload, replicate)
+        if key not in self._proofs:
+            if len(self._proofs) >= _KEPT_BOUNDS:
+                self._proofs.clear()
+            asked = (workload, replicate)
+            deployment = self.deployments[structure]
+            self._proofs[key] = most_on_time(deployment, spec, asked, offered, self.slo)
+        return (*known[:place], min(box, self._proofs[key]), *known[place + 1 :])
 
     def _laid_out(self, spec: RunSpec, offered: Offered, key: Key) -> dict[str, float] | None:
         def laid_out(part: Offered, terms: Terms) -> Schedule | None:

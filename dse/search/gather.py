@@ -79,7 +79,7 @@ def violations(
 ) -> list[Violation]:
     """The results better than their own bound, replicate by replicate where it knows them."""
     columns = [each.column for each in question.objectives]
-    limits = _viewed(bound.of(survivors), survivors, question.objectives)
+    limits = _viewed((bound.checked or bound.of)(survivors), survivors, question.objectives)
     keys = ["point", "replicate"] if "replicate" in limits.columns else ["point"]
     results = _viewed(rows, survivors, question.objectives).filter(pl.col("status") == "ok")
     both = results.join(limits.select(*keys, *columns), on=keys, suffix="_bound")

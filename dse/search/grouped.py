@@ -61,6 +61,8 @@ def _joined(parts: Sequence[Certificate]) -> Certificate:
         n_dropped=dict(dropped),
         n_failed=sum(part.n_failed for part in parts),
         rounds=tuple(each for part in parts for each in part.rounds),
+        n_left=sum(part.n_left for part in parts),
+        gap=max(part.gap for part in parts),
         violations=tuple(each for part in parts for each in part.violations),
         tightness=gaps,
     )

@@ -76,8 +76,10 @@ class Ledger:
         *,
         n_dropped: Mapping[str, int] | None = None,
         proofs: pl.DataFrame | None = None,
+        n_left: int = 0,
+        gap: float = 0.0,
     ) -> Answer:
-        """The answer with its certificate."""
+        """The answer with its certificate; `n_left` points are undecided for want of budget."""
         question = self.question
         frame = judged(self.frame(), question.objectives)
         gaps = {}
@@ -91,6 +93,8 @@ class Ledger:
             n_dropped=dict(n_dropped or {}),
             n_failed=frame.filter(pl.col("status") != "ok").height,
             rounds=tuple(self.rounds),
+            n_left=n_left,
+            gap=gap,
             violations=tuple(self.broken),
             tightness=gaps,
         )

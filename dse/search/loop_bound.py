@@ -13,6 +13,7 @@ import polars as pl
 
 from dse.search.curves import CORNERS, Loops
 from dse.search.envelope import Array
+from dse.search.likely import likely
 from dse.search.loop_cases import SLACK, Cases, CasesOf, Row
 from dse.search.offered import Offered, may_be_late
 from dse.serving.slo import SLO
@@ -124,6 +125,12 @@ class LoopBound:
         values = self._values(points, 0, CORNERS, keeps=True)
         repeated = points["point"].gather(np.repeat(np.arange(points.height), CORNERS))
         return _frame(repeated, 0, values)
+
+    def guess(self, points: pl.DataFrame) -> pl.DataFrame:
+        """`point` and `METRICS` as they are likely to be: the corner of most requests in flight."""
+        values = self._values(points, 0, CORNERS, keeps=False)
+        fastest = {name: each[:, 0] for name, each in values.items()}
+        return _frame(points["point"], 0, likely(points, fastest, self.slo))
 
     def _values(
         self, points: pl.DataFrame, replicate: int, n_corners: int, *, keeps: bool

@@ -37,18 +37,23 @@ def search(survivors: pl.DataFrame, evaluate: Evaluate, question: Question) -> A
         return ledger.answer(METHOD, None)
     sampler = _Sampler.of(survivors, question)
     points = _analytic_front(survivors, question)
+    budget = _budget(survivors, question)
     while not points.is_empty():
         sampler.learn(ledger.simulate(points))
         n_left = survivors.height - ledger.n_simulated
         ledger.close_round(n_dropped=0, n_left=n_left, gap=float("inf") if n_left else 0.0)
-        room = min(question.budget - ledger.n_simulated, question.round_size)
+        room = min(budget - ledger.n_simulated, question.round_size)
         points = sampler.propose(room)
     return ledger.answer(METHOD, None)
 
 
+def _budget(survivors: pl.DataFrame, question: Question) -> int:
+    return survivors.height if question.budget is None else question.budget
+
+
 def _analytic_front(survivors: pl.DataFrame, question: Question) -> pl.DataFrame:
     """A first round: points that no other's cheapest bound dominates, else a sample."""
-    size = min(question.round_size, question.budget)
+    size = min(question.round_size, _budget(survivors, question))
     if not question.bounds:
         return survivors.sample(min(size, survivors.height), seed=question.seed)
     limits = optimistic(question.bounds[0], survivors, question)

@@ -20,11 +20,15 @@ class Bound:
     requests, and metrics no worse than any simulation of that point can give. A metric that it does
     not bound is left out or null. `curve` gives several rows a point, its corners: of a single
     replicate each simulation that keeps the SLO is no better than one of them in any metric.
+    `checked` gives what results are compared with, where `of` proves more than they need. `guess`
+    gives likely metrics, with a `slo_attainment` of 1 or 0: they decide the order and nothing else.
     """
 
     rung: str
     of: Callable[[pl.DataFrame], pl.DataFrame] = field(repr=False)
     curve: Callable[[pl.DataFrame], pl.DataFrame] | None = field(default=None, repr=False)
+    checked: Callable[[pl.DataFrame], pl.DataFrame] | None = field(default=None, repr=False)
+    guess: Callable[[pl.DataFrame], pl.DataFrame] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,7 @@ class Question:
     mean metrics, objectives and columns (SLO and constraints); `hopeless` one over its optimistic
     ones that proves it infeasible. `tolerance` is relative: 0 asks for the exact front. `bounds` go
     from the cheap and loose to the dear and tight. `axes` are the columns that a sampler varies.
-    `budget` is the most points that a sampler simulates.
+    `budget` is the most points that are simulated; None: as many as a proof takes.
     """
 
     objectives: tuple[Objective, ...]
@@ -58,7 +62,7 @@ class Question:
     tolerance: float = 0.02
     round_size: int = 64
     axes: tuple[str, ...] = ()
-    budget: int = 1000
+    budget: int | None = None
     seed: int = 0
     on_round: Callable[[Round], None] | None = field(default=None, repr=False)
 
@@ -84,8 +88,9 @@ class Certificate:
     """What a search proved.
 
     `tolerance` 0 is the exact front of the simulator at the study's replicates; None that nothing
-    is proved about points that were not simulated. `tightness` gives per objective the median and
-    the 95th percentile of result ÷ bound (or its inverse where more is better), minus 1.
+    is proved about points that were not simulated. `n_left` were undecided when the budget was
+    spent, and by their bounds beat the front by `gap` at most. `tightness` gives per objective the
+    median and the 95th percentile of result ÷ bound (or its inverse where more is better), minus 1.
     """
 
     method: str
@@ -95,6 +100,8 @@ class Certificate:
     n_dropped: Mapping[str, int]
     n_failed: int
     rounds: tuple[Round, ...]
+    n_left: int = 0
+    gap: float = 0.0
     violations: tuple[Violation, ...] = ()
     tightness: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -114,14 +121,21 @@ class Certificate:
                 f"{worst.point}: {worst.objective} {worst.result:.6g} against a {worst.rung} bound "
                 f"of {worst.bound:.6g}"
             )
+        failed = f"; {self.n_failed:,} failed and are not judged" if self.n_failed else ""
+        dropped = f"{sum(self.n_dropped.values()):,} dropped by bound"
+        if self.n_left:
+            return (
+                f"the budget was spent before the front was proved: {simulated}, {dropped}, "
+                f"{self.n_left:,} undecided, which by their bounds may beat it by up to "
+                f"{100 * self.gap:.3g}%{failed}"
+            )
         if self.tolerance is None:
             return f"{simulated}; nothing is proved about the others"
-        failed = f"; {self.n_failed:,} failed and are not judged" if self.n_failed else ""
         if self.tolerance > 0:
             front = f"no other survivor beats the front by more than {100 * self.tolerance:.3g}%"
         else:
             front = "the front is exact"
-        return f"{front}: {simulated}, {sum(self.n_dropped.values()):,} dropped by bound{failed}"
+        return f"{front}: {simulated}, {dropped}{failed}"
 
     def record(self) -> dict[str, Any]:
         """The certificate as plain data."""

@@ -174,24 +174,35 @@ class Target:
     req_per_s: ReqPerSecond | float
 
 
+SAMPLED = 1000
+"""Points that a sampler simulates where its study does not say how many."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
     """How survivors are searched.
 
     `seeds` replicates a point; `tolerance` 0 asks for the exact front; `budget` is the most points
-    that a sampler simulates; a round of `round` points does not depend on the workers.
+    that are simulated (for each value of `compare_by`): without one `bound` goes on until the front
+    is proved, and `optuna` to 1,000; a round of `round` points does not depend on the workers.
     """
 
     method: Literal["bound", "exhaustive", "optuna"] = "bound"
     seeds: int = 3
     tolerance: Percent = 0.02
-    budget: int = 1000
+    budget: int | None = None
     round: int = 64
 
     def __post_init__(self) -> None:
         for name in ("seeds", "budget", "round"):
-            if getattr(self, name) < 1:
-                raise StudyError(f"{name} is {getattr(self, name)}", "give 1 or more")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise StudyError(f"{name} is {value}", "give 1 or more")
+
+    @property
+    def most(self) -> int | None:
+        """The most points that are simulated; None: as many as a proof takes."""
+        return SAMPLED if self.budget is None and self.method == "optuna" else self.budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,9 +43,9 @@ def predict(study: Study) -> Prediction:
     n_legal, n_illegal, seconds = _legal(study)
     low, high = SHARES[study.search.method]
     runs = study.search.seeds * (PROBES if study.is_load_searched else 1)
-    most = min(n_legal, study.search.budget) if study.search.method == "optuna" else n_legal
     mean_s = seconds / n_legal if n_legal else 0.0
-    counts = (round(most * low) * runs, round(most * high) * runs)
+    budget = n_legal if study.search.most is None else study.search.most
+    counts = (min(round(n_legal * low), budget) * runs, min(round(n_legal * high), budget) * runs)
     return Prediction(
         n_illegal=n_illegal,
         n_simulations=counts,

@@ -48,3 +48,10 @@ def test_an_empty_front_shows_near_misses(made: Outcome) -> None:
 def test_a_void_certificate_is_said(made: Outcome) -> None:
     void = replace(made, certificate={"valid": False, "statement": "VOID: 1 result beat its bound"})
     assert "VOID: 1 result beat its bound" in printed(void, 140)
+
+
+def test_a_front_that_is_not_proved_is_said(made: Outcome) -> None:
+    open_ = replace(made.funnel, n_survivors=made.funnel.n_survivors + 1234)
+    text = printed(replace(made, funnel=open_), 140)
+    assert "1,234 not simulated" in text
+    assert "not simulated" not in printed(made, 140)

@@ -1,5 +1,7 @@
 """The certificate holds: at tolerance 0 the front is that of exhaustive search, else within it."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -82,6 +84,62 @@ def test_few_are_simulated_where_bounds_are_tight():
     near = bound(world.survivors, world.evaluate, world.question(tolerance=0.02))
     assert near.n_simulated < exact.n_simulated < 0.1 * world.n
     assert exact.certificate.tightness["tpot_mean_s"][0] == pytest.approx(0.01, abs=0.01)
+
+
+@settings(max_examples=5)
+@given(st.integers(0, 1000), st.sampled_from([0.0, 0.05, 10.0]), st.booleans())
+def test_guesses_decide_the_order_and_nothing_else(seed, wrong_by, hides):
+    """However wrong they are, and whatever they take for infeasible."""
+    world = World(n=2100, seed=seed)
+    draw = np.random.default_rng(seed)
+    factors = pl.Series(np.exp(wrong_by * draw.normal(size=world.n)))
+    guessed = world.true.with_columns(pl.col("tpot_mean_s") * factors).with_columns(
+        slo_attainment=pl.Series(draw.random(world.n)) if hides else pl.lit(1.0)
+    )
+
+    def guess(points):
+        return points.select("point").join(guessed, on="point", maintain_order="left")
+
+    asked = world.question(tolerance=0.0, hopeless=pl.col("slo_attainment") < 0.5)
+    first, *others = asked.bounds
+    asked = replace(asked, bounds=(replace(first, guess=guess), *others))
+    found, truth = (
+        search(world.survivors, world.evaluate, asked) for search in (bound, exhaustive)
+    )
+    assert points(found.front) == points(truth.front)
+    assert found.n_simulated + found.n_dropped_by_bound == world.n
+
+
+def test_good_guesses_simulate_the_front_first():
+    world = World(n=2500)
+    asked = world.question(tolerance=0.0)
+    first, *others = asked.bounds
+    told = replace(asked, bounds=(replace(first, guess=world.bound(0.0)), *others))
+    truth = exhaustive(world.survivors, world.evaluate, asked).front
+    world.calls.clear()
+    bound(world.survivors, world.evaluate, told)
+    n_rounds = -(-truth.height // asked.round_size)
+    early = {point for call in world.calls[: n_rounds + 1] for point in call}
+    assert set(points(truth)) <= early
+
+
+@pytest.mark.parametrize("budget", [1, 40, 100_000])
+def test_a_budget_ends_the_search_and_the_certificate_says_what_is_left(budget):
+    world = World(n=3000, looseness=(0.5, 0.05))
+    whole = bound(world.survivors, world.evaluate, world.question(tolerance=0.0))
+    found = bound(world.survivors, world.evaluate, world.question(tolerance=0.0, budget=budget))
+    certificate = found.certificate
+    assert found.n_simulated == min(budget, whole.n_simulated)
+    assert certificate.n_left == world.n - found.n_simulated - found.n_dropped_by_bound
+    if budget < whole.n_simulated:
+        assert certificate.n_left > 0
+        assert certificate.gap > 0.0
+        assert certificate.statement.startswith("the budget was spent before the front was proved")
+        assert f"{certificate.n_left:,} undecided" in certificate.statement
+    else:
+        assert (certificate.n_left, certificate.gap) == (0, 0.0)
+        assert certificate.statement.startswith("the front is exact")
+        assert points(found.front) == points(whole.front)
 
 
 def test_without_bounds_every_survivor_is_simulated():
