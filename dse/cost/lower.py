@@ -169,8 +169,12 @@ class Program:
         # Each TP rank of a DP rank sends its share of the tokens; TP ranks gather the results.
         tokens = m / layout.tp
         sent = FP8 if self.precision.of("expert").bytes_per_element < SIXTEEN_BIT else SIXTEEN_BIT
-        top_k: int = ffn.top_k  # type: ignore[attr-defined]
-        shape = {"n_ranks": layout.ep, "tokens": tokens, "top_k": top_k, "stride": layout.expert_tp}
+        routing = {
+            "top_k": ffn.top_k,  # type: ignore[attr-defined]
+            "groups": ffn.n_groups,  # type: ignore[attr-defined]
+            "top_groups": ffn.top_groups,  # type: ignore[attr-defined]
+        }
+        shape = {"n_ranks": layout.ep, "tokens": tokens, "stride": layout.expert_tp, **routing}
         ops: list[Op] = [
             Collective(kind="ep_dispatch", n_bytes=tokens * d * sent, **shape),
             Collective(kind="ep_combine", n_bytes=tokens * d * SIXTEEN_BIT, **shape),

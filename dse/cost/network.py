@@ -6,6 +6,7 @@ per GPU and one direction; the two levels may work at once, so the slower one co
 
 from dataclasses import dataclass
 
+from dse.cost.destinations import distinct
 from dse.hardware.fabric import Fabric, Link
 from dse.model.ops import Collective, Num
 
@@ -25,8 +26,8 @@ def network_floor(op: Collective, fabric: Fabric) -> NetworkFloor:
     """The floor of one collective.
 
     Ring all-reduce moves 2(n−1)/n of the message over each link (Patarasuk & Yuan 2009), gather and
-    scatter half of it; a dispatch sends one copy per distinct destination, `1 − (1 − 1/n)^k` of the
-    remote ones on average. Measured constants of the link win over the model.
+    scatter half of it; a dispatch sends one copy per distinct remote destination. Measured
+    constants of the link win over the model.
     """
     peers, domains = spans(op, fabric)
     link = fabric.scale_out if domains > 1 else fabric.scale_up
@@ -55,8 +56,8 @@ def _reach(link: Link, peers: int) -> float:
 def _shares(op: Collective, peers: int, domains: int) -> tuple[float, float]:
     """Share of the message that one rank moves on the scale-up and on the scale-out level."""
     if op.kind in EXCHANGES:
-        hit = 1.0 - (1.0 - 1.0 / op.n_ranks) ** op.top_k
-        domain_hit = 1.0 - (1.0 - 1.0 / domains) ** op.top_k
+        hit = distinct(op.n_ranks, op.top_k, op.groups, op.top_groups) / op.n_ranks
+        domain_hit = distinct(domains, op.top_k, op.groups, op.top_groups) / domains
         return (peers - 1) * hit, (domains - 1) * domain_hit
     if op.kind == "p2p":
         return (1.0, 0.0) if domains == 1 else (0.0, 1.0)

@@ -20,7 +20,6 @@ from dse.evidence.collective_rows import (
     BACKENDS,
     EXCHANGES,
     NORMAL,
-    WORST_NODES,
     ExchangeKind,
     Exchanges,
     Messages,
@@ -30,6 +29,7 @@ from dse.evidence.collective_rows import (
     exchange_tables,
     library_messages,
 )
+from dse.evidence.exchange_links import waiting
 from dse.evidence.fit_exchange import fit_exchanges
 from dse.evidence.fit_ladder import fit_ladder
 from dse.evidence.silicon import Table, tables
@@ -132,18 +132,18 @@ def own_exchanges(
     found = exchange_tables(backend, gpu)
     if not found:
         return {}
-    rows = {kind: trusted(found[-1], kind) for kind in EXCHANGES}
+    rows = {kind: trusted(found[-1], kind, fabrics[gpu]) for kind in EXCHANGES}
     return fit_exchanges(rows, fabrics[gpu], deduplicates=backend == NORMAL)
 
 
-def trusted(table: Table, kind: str) -> Exchanges:
+def trusted(table: Table, kind: ExchangeKind, fabric: Fabric) -> Exchanges:
     """Rows of a DeepEP table to fit to: of the normal kernels those of more tokens than run under
-    low latency, and not of the node count that their authors contradict.
+    low latency, and not of node counts on which they wait.
     """
     rows = exchange_rows(table, kind)
     if table.name != NORMAL:
         return rows
-    return rows.take((rows.nodes < WORST_NODES) & (rows.tokens > LOW_LATENCY_TOKENS))
+    return rows.take(~waiting(kind, rows, fabric) & (rows.tokens > LOW_LATENCY_TOKENS))
 
 
 def _merge(own: Exchange, network: Exchange) -> Exchange:

@@ -23,8 +23,9 @@ LOW_LATENCY, NORMAL = BACKENDS = ("wideep_deepep_ll", "wideep_deepep_normal")
 # as eight ranks their kernels reach the shares of NVLink that those of B200 reach (normal dispatch
 # 0.32 and 0.31), as four 0.19.
 NODE_GPUS = 8
-# The normal kernels reach 22 of 50 GB/s on so many nodes, where DeepEP publishes 51 for 64 ranks.
-WORST_NODES = 8
+# DeepEP's benchmarks make one group of experts a node and route a token to four at most, as
+# DeepSeek-V3 does (tests/test_internode.py, `--num-topk-groups`, default `min(num_nodes, 4)`).
+TOP_GROUPS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,15 +126,17 @@ def n_nodes(table: Table) -> int:
     return int(table.scan().select(pl.col("node_num").n_unique()).collect().item())
 
 
-def exchange_rows(table: Table, kind: str) -> Exchanges:
+def exchange_rows(table: Table, kind: str, *, waits: bool = True) -> Exchanges:
     """Dispatch (FP8, one byte an element) or combine (16-bit) rows of a DeepEP table (µs).
 
-    The normal kernels are swept over SMs, of which the best counts.
+    The normal kernels are swept over SMs, of which the best counts. They are timed in two parts:
+    the transfer, and before it a notification that `waits` for every rank, counted by default.
     """
     frame = table.scan().collect()
     element, column = (1.0, "dispatch") if kind == "ep_dispatch" else (SIXTEEN_BIT, "combine")
     if f"{column}_transmit_us" in frame.columns:
-        total = pl.col(f"{column}_transmit_us") + pl.col(f"{column}_notify_us")
+        total = pl.col(f"{column}_transmit_us")
+        total = total + pl.col(f"{column}_notify_us") if waits else total
         keys = ("node_num", "num_token", "num_topk", "num_experts", "hidden_size")
         frame = frame.group_by(keys).agg(total.min().alias(f"{column}_avg_t_us")).sort(keys)
     tokens = frame["num_token"].to_numpy().astype(float)

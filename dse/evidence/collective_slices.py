@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from dse.evidence.collective_rows import EXCHANGES
-from dse.evidence.validate_collectives import Unseen, n_crawling, unseen
+from dse.evidence.exchange_page import exchange_page
+from dse.evidence.unseen import Unseen
+from dse.evidence.validate_collectives import n_crawling, unseen
 from dse.hardware.fabric import Fabric
 
 # Small: up to 1 MiB on 2 to 8 ranks. Priced: tokens for which the mode is run.
@@ -14,11 +16,15 @@ ALL, SMALL, PRICED = "collective_s", "collective_s, small", "collective_s, price
 
 
 def collective_slices(rows: Sequence[Unseen]) -> Iterator[dict[str, Any]]:
-    """One slice a collective, and one a GPU and engine; of expert exchange one a node count."""
+    """One slice a collective, and one a GPU and engine; of expert exchange one a node count,
+    and of its normal kernels one for all sources that agree, or do not.
+    """
     groups: dict[str, list[Unseen]] = {}
     for row in rows:
         if row.collective in EXCHANGES:
             names = [f"{row.collective}: {row.gpu} {row.engine}, unseen {row.held}"]
+            if row.state is not None:
+                names.append(f"deepep normal, {row.state}: {row.collective}, unseen {row.held}")
         else:
             family = f"family={row.collective}"
             names = [family, f"{row.collective}: {row.gpu} {row.engine}"]
@@ -62,16 +68,7 @@ def collectives_page(fabrics: Mapping[str, Fabric]) -> str:
         "",
         "Set aside, as large messages reach less than a quarter of the link (hosts without peer "
         "access): " + ", ".join(f"{gpu} {n} rows" for gpu, n in aside.items() if n) + ".\n",
-        "Expert exchange (DeepEP), one node count held out at a time. Two and four nodes are "
-        "interpolated, one and eight extrapolated; one node then takes its in-domain start and "
-        "bandwidth from the rows across nodes. *Priced* are rows of up to 256 tokens a rank for "
-        "the low-latency kernels, of more for the normal ones, which are fitted to these alone. "
-        "The normal kernels' eight-node rows enter no fit (DeepEP publishes over twice their "
-        "bandwidth).\n",
-        "| GPU | direction | kernels | held out | rows | median | mean | bias | inside | "
-        "priced: rows | median | mean |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-        *(_exchange(row) for row in exchanges),
+        exchange_page(exchanges),
     ]
     return "\n".join(out)
 
@@ -84,13 +81,4 @@ def _ladder(row: Unseen) -> str:
         f"| {row.gpu} | {row.engine} {row.collective} | {len(error)} | {np.median(error):.1%} | "
         f"{error.mean():.1%} | {row.inside.mean():.0%} | {np.median(few):.1%} | {few.mean():.1%} | "
         f"{worst:.1%} |"
-    )
-
-
-def _exchange(row: Unseen) -> str:
-    error, priced = np.abs(row.error), np.abs(row.priced.error)
-    return (
-        f"| {row.gpu} | {row.collective} | {row.engine} | {row.held} | {len(error)} | "
-        f"{np.median(error):.1%} | {error.mean():.1%} | {np.median(row.error):+.1%} | "
-        f"{row.inside.mean():.0%} | {len(priced)} | {np.median(priced):.1%} | {priced.mean():.1%} |"
     )

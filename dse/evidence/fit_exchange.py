@@ -13,9 +13,9 @@ from scipy.optimize import least_squares
 
 from dse.cost.collectives._base import Exchange, Span
 from dse.cost.collectives.ep_dispatch import backend_seconds
-from dse.evidence.collective_rows import EXCHANGES, NODE_GPUS, Array, ExchangeKind, Exchanges
+from dse.evidence.collective_rows import EXCHANGES, Array, ExchangeKind, Exchanges
+from dse.evidence.exchange_links import exchange_op
 from dse.hardware.fabric import Fabric
-from dse.model.ops import Collective
 
 # Geometric mean of both directions on the NVLink 5 fabrics, where it is 0.50 to 0.72; neither
 # direction is the better one on every fabric.
@@ -34,10 +34,7 @@ def exchange_seconds(kind: ExchangeKind, each: Exchange, rows: Exchanges, fabric
     for nodes in np.unique(rows.nodes):
         for top_k in np.unique(rows.top_k):
             some = (rows.nodes == nodes) & (rows.top_k == top_k)
-            ranks = int(NODE_GPUS * nodes)
-            op = Collective(
-                kind=kind, n_bytes=rows.copy_bytes[some], n_ranks=ranks, top_k=int(top_k)
-            )
+            op = exchange_op(kind, rows.take(some), nodes, top_k)
             seconds[some] = backend_seconds(op, fabric, Span.of(op, fabric), each)
     return seconds
 

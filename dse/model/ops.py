@@ -186,7 +186,7 @@ class Collective:
     `n_bytes` is the logical message of a rank: the reduced tensor of an all-reduce, the gathered
     whole of an all-gather or reduce-scatter, the sent payload of a p2p. For `ep_dispatch` and
     `ep_combine`, `n_bytes` is what one rank's `tokens` weigh once (tokens × hidden × dtype) and
-    `top_k` the experts each goes to.
+    `top_k` the experts each goes to, out of at most `top_groups` of `groups` of experts.
     """
 
     family: ClassVar[str] = "collective"
@@ -196,6 +196,8 @@ class Collective:
     stride: int = 1
     tokens: Num = 0
     top_k: int = 1
+    groups: int = 1
+    top_groups: int = 1
 
 
 ComputeOp = (

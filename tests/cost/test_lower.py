@@ -37,6 +37,15 @@ def test_expert_parallel_dispatches_and_combines():
     assert "all_reduce" not in sent
 
 
+def test_an_exchange_knows_the_groups_of_experts_that_a_token_may_use():
+    grouped = worlds.mixture_of(
+        n_experts=16, top_k=2, d_expert=64, heads=8, kv=4, n_groups=4, top_groups=1
+    )
+    sent = collectives(lowered(grouped, dp=4, ep=4), m=4, m_group=16)
+    for kind in ("ep_dispatch", "ep_combine"):
+        assert (sent[kind][1].groups, sent[kind][1].top_groups) == (4, 1)
+
+
 def test_exchange_by_gathering_sends_every_token():
     gather = worlds.engine(exchange="all_gather")
     sent = collectives(lowered(worlds.mixture(), by=gather, dp=4, ep=4), m=4, m_group=16)

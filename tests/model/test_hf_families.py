@@ -115,3 +115,16 @@ def test_mamba_beside_experts() -> None:
     per_token = sum(layer.attention.kv_bytes_per_token(WHOLE, DType.BF16) for layer in layers)
     assert per_token == 4 * 2 * 8 * 128 * 2
     assert all(layer.ffn.is_moe for layer in layers)
+
+
+@pytest.mark.parametrize(
+    ("keys", "groups"),
+    [({}, (8, 4)), ({"topk_method": "noaux_tc"}, (8, 4)), ({"topk_method": "greedy"}, (1, 1))],
+)
+def test_groups_of_experts_that_a_token_is_limited_to(
+    keys: dict[str, str], groups: tuple[int, int]
+) -> None:
+    """`greedy` is DeepSeek-V2's router without a limit, whatever its groups."""
+    config = ERNIE | {"n_group": 8, "topk_group": 4} | keys
+    experts = model_from(config, name="grouped").layers[-1].ffn
+    assert (experts.n_groups, experts.top_groups) == groups

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from dse.cost.collectives._base import Algorithm, Constants, Exchange, Span, reach, through_port
+from dse.cost.destinations import distinct
 from dse.hardware.fabric import Fabric
 from dse.model.ops import Collective, Num
 
@@ -66,13 +67,12 @@ def backend_seconds(op: Collective, fabric: Fabric, span: Span, backend: Exchang
 def copies(op: Collective, span: Span, *, deduplicates: bool) -> tuple[Num, Num]:
     """Bytes a rank sends inside its domain and beyond it, under uniform routing.
 
-    With deduplication one copy per distinct destination: of `k` choices among `n` ranks
-    `n(1 − (1 − 1/n)^k)` are distinct, and a token crosses once to each distinct domain.
+    With deduplication one copy per distinct rank, and a token crosses once to each distinct domain.
     """
     weight, k, n = np.asarray(op.n_bytes, dtype=float), float(op.top_k), float(span.n)
     if not deduplicates:
         return weight * k * (span.inner - 1) / n, weight * k * (n - span.inner) / n
-    ranks = n * (1.0 - (1.0 - 1.0 / n) ** k)
-    domains = span.domains * (1.0 - (1.0 - 1.0 / span.domains) ** k)
+    ranks = distinct(span.n, op.top_k, op.groups, op.top_groups)
+    domains = distinct(span.domains, op.top_k, op.groups, op.top_groups)
     up = weight * ranks * (span.inner - 1) / n
     return up, weight * domains * (span.domains - 1) / span.domains

@@ -16,6 +16,7 @@ class MoE(FFN):
     """`n_experts` routed experts of width `d_expert`, `top_k` of them per token, plus
     `n_shared × d_shared` shared width. `d_expert_model` is the experts' input width where it is not
     d_model (latent experts); `shared_gate` adds one gate vector per layer.
+    A token's experts come from at most `top_groups` of `n_groups` equal ones (arXiv:2412.19437).
     """
 
     cites: ClassVar[str] = "arXiv:2401.06066"
@@ -31,6 +32,8 @@ class MoE(FFN):
     expert_bias: bool = False
     gated: bool = True
     d_expert_model: int | None = None
+    n_groups: int = 1
+    top_groups: int = 1
     kind: Literal["moe"] = "moe"
 
     def widths(self) -> dict[str, int]:

@@ -60,7 +60,9 @@ def moe(cfg: Config, recipe: Recipe) -> MoE:
     """Routed experts and the shared width beside them."""
     d_expert = cfg.count("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
     n_shared, d_shared = _shared(cfg, recipe, d_expert)
-    has_correction = cfg.get("topk_method") == "noaux_tc"
+    method = cfg.get("topk_method")
+    has_correction = method == "noaux_tc"
+    n_groups, top_groups = cfg.count("n_group", default=1), cfg.count("topk_group", default=1)
     n_experts, top_k = cfg.count(*_EXPERTS), cfg.count(*_TOP_K)
     if top_k > n_experts:
         raise cfg.error(f"{top_k} experts per token of {n_experts}")
@@ -77,6 +79,8 @@ def moe(cfg: Config, recipe: Recipe) -> MoE:
         expert_bias=recipe.expert_bias,
         gated=recipe.gated,
         d_expert_model=cfg.count("moe_latent_size", "routed_expert_hidden_size", default=0) or None,
+        n_groups=1 if method == "greedy" else n_groups,
+        top_groups=1 if method == "greedy" else top_groups,
     )
 
 
