@@ -9,6 +9,7 @@ the ops of one pipeline stage as `Counted`: an op and how often the stage runs i
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from dse.model.attention import Attention
 from dse.model.ffn import FFN, UNIFORM, Routing
@@ -16,6 +17,7 @@ from dse.model.model import LayerGroup, Model
 from dse.model.ops import Collective, ComputeOp, Elementwise, Gemm, Num, Op
 from dse.model.precision import Precision
 from dse.serving.deployment import Deployment, Pool
+from dse.serving.exchange import is_whole_group
 
 SIXTEEN_BIT = 2.0
 FP8 = 1.0
@@ -111,9 +113,8 @@ class Program:
 
     def collectives(self, stage: int, m: Num, m_group: Num) -> Iterator[Counted]:
         """Messages of a stage for `m` tokens of the rank and `m_group` of its expert group."""
-        for attention, repeat in self._attentions(stage):
-            if attention.kind != "none":  # type: ignore[attr-defined]
-                yield from _counted(self._attention_messages(m), repeat)
+        for scatters, repeat in self._reducing(stage).items():
+            yield from _counted(self._attention_messages(m, scatters=scatters), repeat)
         for ffn, repeat in self._ffns(stage):
             if ffn.is_moe:
                 yield from _counted(self._expert_messages(ffn, m, m_group), repeat)
@@ -125,7 +126,17 @@ class Program:
             stride = layout.stage_ranks
             yield Counted(Collective(kind="p2p", n_bytes=n_bytes, n_ranks=2, stride=stride), 1)
 
-    def _attention_messages(self, m: Num) -> list[Op]:
+    def _reducing(self, stage: int) -> dict[bool, int]:
+        """Layers with attention, by whether its sums stay scattered for a gather of all tokens."""
+        found: dict[bool, int] = {}
+        whole = is_whole_group(self.pool.layout, self.pool.engine)
+        for group in self.stages[stage]:
+            if group.attention.kind != "none":  # type: ignore[attr-defined]
+                scatters = whole and group.ffn.is_moe
+                found[scatters] = found.get(scatters, 0) + group.repeat
+        return found
+
+    def _attention_messages(self, m: Num, *, scatters: bool) -> list[Op]:
         layout, n_bytes = self.pool.layout, m * self.model.d_model * SIXTEEN_BIT
         ops: list[Op] = []
         if layout.cp > 1:
@@ -133,7 +144,9 @@ class Program:
             ops.append(Collective(kind="all_gather", n_bytes=n_bytes, n_ranks=layout.cp))
             ops.append(Collective(kind="reduce_scatter", n_bytes=n_bytes, n_ranks=layout.cp))
         if layout.tp > 1:
-            ops.append(Collective(kind="all_reduce", n_bytes=n_bytes, n_ranks=layout.tp))
+            kind: Literal["reduce_scatter", "all_reduce"]
+            kind = "reduce_scatter" if scatters else "all_reduce"
+            ops.append(Collective(kind=kind, n_bytes=n_bytes, n_ranks=layout.tp))
         return ops
 
     def _dense_messages(self, m: Num, m_group: Num) -> list[Op]:
@@ -149,20 +162,22 @@ class Program:
         return []
 
     def _expert_messages(self, ffn: FFN, m: Num, m_group: Num) -> list[Op]:
-        layout, d = self.pool.layout, self.model.d_model
-        ranks = layout.stage_ranks
-        if ranks == 1:
+        layout, width = self.pool.layout, self.model.d_model * SIXTEEN_BIT
+        exchange = self.pool.exchange
+        if exchange == "none":
             return []
-        if layout.dp == 1:
-            n_bytes = m * d * SIXTEEN_BIT
-            return [Collective(kind="all_reduce", n_bytes=n_bytes, n_ranks=layout.tp)]
-        if self.pool.engine.exchange == "all_gather" or layout.ep == 1:
-            n_bytes = m_group * d * SIXTEEN_BIT
-            return [
-                Collective(kind="all_gather", n_bytes=n_bytes, n_ranks=ranks),
-                Collective(kind="reduce_scatter", n_bytes=n_bytes, n_ranks=ranks),
-            ]
-        return self._exchange(ffn, m)
+        if exchange == "all_reduce":
+            return [Collective(kind="all_reduce", n_bytes=m * width, n_ranks=layout.tp)]
+        if exchange == "deepep":
+            return self._exchange(ffn, m)
+        ranks = layout.stage_ranks
+        ops: list[Op] = [
+            Collective(kind="all_gather", n_bytes=m_group * width, n_ranks=ranks),
+            Collective(kind="reduce_scatter", n_bytes=m_group * width, n_ranks=ranks),
+        ]
+        if layout.tp > 1 and is_whole_group(layout, self.pool.engine):
+            ops.append(Collective(kind="all_gather", n_bytes=m * width, n_ranks=layout.tp))
+        return ops
 
     def _exchange(self, ffn: FFN, m: Num) -> list[Op]:
         layout, d = self.pool.layout, self.model.d_model

@@ -10,7 +10,8 @@ class Shard:
     """Degrees that cut one layer; `tp · dp = ep · moe_tp` ranks hold a stage.
 
     `shared_tp` cuts the shared expert and `dense_tp` the dense FFN (engine profiles differ: 1 means
-    replicated). `redundant_experts` are copies added so that `ep` divides the experts.
+    replicated). `redundant_experts` are copies added so that `ep` divides the experts. The shared
+    expert runs on the tokens of the rank, or `shared_over_group` on those of all DP ranks.
     """
 
     tp: int = 1
@@ -22,6 +23,7 @@ class Shard:
     dense_tp: int = 1
     vocab_tp: int = 1
     redundant_experts: int = 0
+    shared_over_group: bool = False
 
 
 WHOLE = Shard()

@@ -72,6 +72,7 @@ class EngineRules:
     `dp_excludes_tp`: under attention DP each rank has all heads (TensorRT-LLM).
     `pads_blocks`: block-quantised widths need not stay multiples of the block. `weight_only`:
     formats that the engine runs on GPUs without such tensor cores by dequantising weights.
+    `deepep_needs_whole_ep`: DeepEP starts only where each rank of a stage holds experts of its own.
     `gpu_block_rules`: the multiple a per-rank expert width must have on a GPU architecture
     (`blackwell`), or there in one weight format (`blackwell/bf16`).
     """
@@ -85,6 +86,7 @@ class EngineRules:
     max_pp: Count = 1024
     redundant_experts: bool = True
     context_parallel: bool = True
+    deepep_needs_whole_ep: bool = False
     gpu_block_rules: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -106,7 +108,10 @@ class VectorAttention:
 class Engine:
     """An engine with its settings. `exchange` is the expert exchange backend under attention DP:
     `deepep` (all-to-all of routed tokens), `all_gather` (all-gather and reduce-scatter of all
-    tokens), TEP always uses all-reduce. `kernels` maps an op
+    tokens), TEP always uses all-reduce; a layout under which DeepEP does not start gathers. Where
+    tokens are gathered, `gathers_whole_layer` says that the shared expert too is cut over all ranks
+    and runs on all tokens, and that attention TP reduce-scatters before the gather and gathers
+    after it, in place of an all-reduce (SGLang). `kernels` maps an op
     family (`moe`), or a number format of it (`gemm/fp8`), to the implementation that runs it, or to
     the engine whose measurements stand for it. `vector_attention` says which decode attention it
     runs without tensor cores; None: none. `scale_pass_s` is what it takes to compute the scale of
@@ -124,6 +129,7 @@ class Engine:
     block_tokens: Annotated[Tokens, Key("block_tokens")]
     hbm_fraction: Fraction
     exchange: Literal["deepep", "all_gather"] = "all_gather"
+    gathers_whole_layer: bool = False
     prefix_caching: bool = True
     scheduler: Annotated[Scheduler, SCHEDULERS] = DEFAULT_SCHEDULER
     kernels: Mapping[str, str] = field(default_factory=dict)

@@ -1,5 +1,7 @@
 """What a rank computes and sends: ops and collectives of a step, counted by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from dse.cost.lower import program
@@ -7,6 +9,8 @@ from dse.cost.work import work
 from dse.model.ops import Collective
 from dse.serving.layout import Layout
 from tests import worlds
+
+UNSHARED = {"n_experts": 16, "top_k": 2, "d_expert": 64, "heads": 8, "kv": 4}
 
 
 def lowered(model, *, by=None, **layout):
@@ -41,6 +45,53 @@ def test_exchange_by_gathering_sends_every_token():
     gather = worlds.engine(exchange="all_gather")
     sent = collectives(lowered(worlds.mixture(), by=gather, dp=4, ep=4), m=4, m_group=16)
     assert sent["all_gather"][1].n_bytes == sent["reduce_scatter"][1].n_bytes == 16 * 128 * 2
+
+
+SGLANG = worlds.engine(rules={"deepep_needs_whole_ep": True}, gathers_whole_layer=True)
+
+
+def test_fewer_expert_ranks_than_deepep_starts_gather_every_token():
+    sent = list(lowered(worlds.mixture(), by=SGLANG, tp=4, dp=2, ep=4).collectives(0, 4, 7))
+    group, rank = 7 * 128 * 2, 4 * 128 * 2
+    assert sorted((c.op.kind, c.op.n_bytes, c.op.n_ranks, c.count) for c in sent) == [
+        ("all_gather", rank, 4, 2),
+        ("all_gather", group, 8, 2),
+        ("reduce_scatter", rank, 4, 2),
+        ("reduce_scatter", group, 8, 2),
+    ]
+    whole = collectives(lowered(worlds.mixture(), by=SGLANG, tp=4, dp=2, ep=8))
+    assert set(whole) == {"all_reduce", "ep_dispatch", "ep_combine", "all_gather"}
+    bound = collectives(lowered(worlds.mixture(), tp=4, dp=2, ep=4))
+    assert "ep_dispatch" in bound, "an engine without the rule exchanges under any degree"
+
+
+def test_only_layers_of_experts_leave_the_sums_of_attention_scattered():
+    model = worlds.deepseek_v3()
+    sent = list(lowered(model, by=SGLANG, tp=4, dp=2, ep=4).collectives(0, 4, 8))
+    counts = [(c.op.kind, c.op.n_ranks, c.count) for c in sent if c.op.n_ranks == 4]
+    assert sorted(counts) == [
+        ("all_gather", 4, 58),
+        ("all_reduce", 4, 3),  # attention of the dense layers,
+        ("all_reduce", 4, 3),  # and their FFN
+        ("reduce_scatter", 4, 58),
+    ]
+
+
+def test_a_gathered_layer_cuts_the_shared_expert_over_all_ranks_and_runs_all_tokens():
+    found = lowered(worlds.mixture(), by=SGLANG, tp=4, dp=2, ep=4)
+    apart = lowered(worlds.mixture(), by=SGLANG, tp=4, dp=2, ep=8)
+    shared = 3 * 128 * 64
+
+    def flop(ops):
+        return sum(each.count * work(each.op).flop for each in ops)
+
+    def shared_flop(program, m, m_group):
+        bare = replace(program, model=worlds.mixture_of(**UNSHARED))
+        whole = flop(program.token_ops(0, m)) + flop(program.group_ops(0, m_group))
+        return whole - flop(bare.token_ops(0, m)) - flop(bare.group_ops(0, m_group))
+
+    assert shared_flop(found, 4, 7) == pytest.approx(2 * 2 * 7 * shared / 8)
+    assert shared_flop(apart, 4, 7) == pytest.approx(2 * 2 * 4 * shared)
 
 
 def test_pipeline_sends_once_a_boundary():

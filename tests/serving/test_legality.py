@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from dse.catalog import Catalog
 from dse.hardware.dtype import DType
 from dse.model.precision import Precision
 from dse.serving.deployment import SpeculativeDecoding
+from dse.serving.exchange import exchange_of
 from dse.serving.layout import Layout
 from dse.serving.legality import check, check_context, check_speculative
 from tests import worlds
@@ -192,3 +194,33 @@ def test_mtp_needs_modules_in_the_model():
     assert check_speculative(heads(8, 8), drafts)[0].nearest == ("speculative=none",)
     assert not check_speculative(heads(8, 8), replace(drafts, method="draft"))
     assert not check_speculative(heads(8, 8), None)
+
+
+@pytest.mark.parametrize(
+    ("layout", "exchange"),
+    [
+        (Layout(), "none"),
+        (Layout(tp=8), "all_reduce"),
+        (Layout(tp=8, ep=4), "all_reduce"),
+        (Layout(tp=8, dp=2), "all_gather"),
+        (Layout(tp=8, dp=2, ep=4), "all_gather"),
+        (Layout(tp=8, dp=2, ep=16), "deepep"),
+        (Layout(dp=8, ep=8), "deepep"),
+    ],
+)
+def test_the_exchange_follows_engine_and_layout(layout, exchange):
+    # SGLang's server_args.py sets ep_size to tp_size under DeepEP; backend none starts the others.
+    assert exchange_of(layout, Catalog.load().engine("sglang")) == exchange
+    gathers = {"deepep": "all_gather"}.get(exchange, exchange)
+    assert exchange_of(layout, Catalog.load().engine("vllm")) == gathers
+
+
+def test_a_gathered_layer_cuts_its_shared_expert_over_all_ranks():
+    """SGLang refuses 2048 / 32 = 64 columns of FP8 blocks of 128; DeepEP keeps them whole."""
+    by = Catalog.load().engine("sglang")
+    formats = {"precision": worlds.FP8_BLOCK, "by": by, "on": worlds.gpu()}
+    (found,) = broken(worlds.deepseek_v3(), Layout(tp=8, dp=4, ep=2), **formats)
+    assert "shared expert width 2048 / TP 32 = 64" in found.reason
+    assert "ep=32" in found.nearest
+    assert not broken(worlds.deepseek_v3(), Layout(tp=8, dp=4, ep=32), **formats)
+    assert not broken(worlds.deepseek_v3(), Layout(tp=8, dp=2, ep=4), **formats)

@@ -63,19 +63,22 @@ class MoE(FFN):
     def local_ops(self, m: Num, d_model: int, shard: Shard, p: Precision) -> list[ComputeOp]:
         routed = Gemm(m=m, n=self.n_experts, k=d_model, weights=p.of("router"), activations=p.other)
         topk = Elementwise(name="topk", n_bytes=m * (4 * self.n_experts + 8 * self.top_k))
-        ops: list[ComputeOp] = [routed, topk]
-        if self.n_shared:
-            ups, width = 2 if self.gated else 1, self.n_shared * self.d_shared / shard.shared_tp
-            dtypes = {
-                "weights": p.of("shared_expert"),
-                "activations": p.activation_of("shared_expert"),
-            }
-            ops += [
-                Gemm(m=m, n=ups * width, k=d_model, **dtypes),
-                Elementwise(name="activation", n_bytes=m * (ups + 1) * width * 2),
-                Gemm(m=m, n=d_model, k=width, **dtypes),
-            ]
-        return ops
+        shared = [] if shard.shared_over_group else self._shared_ops(m, d_model, shard, p)
+        return [routed, topk, *shared]
+
+    def _shared_ops(self, m: Num, d_model: int, shard: Shard, p: Precision) -> list[ComputeOp]:
+        if not self.n_shared:
+            return []
+        ups, width = 2 if self.gated else 1, self.n_shared * self.d_shared / shard.shared_tp
+        dtypes = {
+            "weights": p.of("shared_expert"),
+            "activations": p.activation_of("shared_expert"),
+        }
+        return [
+            Gemm(m=m, n=ups * width, k=d_model, **dtypes),
+            Elementwise(name="activation", n_bytes=m * (ups + 1) * width * 2),
+            Gemm(m=m, n=d_model, k=width, **dtypes),
+        ]
 
     def group_ops(
         self, m: Num, d_model: int, shard: Shard, p: Precision, routing: Routing = UNIFORM
@@ -84,7 +87,9 @@ class MoE(FFN):
         rows = m * self.top_k * rank_share
         held = self.experts_per_rank(shard)
         touched = least(routing.touched_on_fullest(m, self.n_experts, self.top_k, shard.ep), held)
+        shared = self._shared_ops(m, d_model, shard, p) if shard.shared_over_group else []
         return [
+            *shared,
             GroupedGemm(
                 tokens=m,
                 rows=rows,
@@ -96,7 +101,7 @@ class MoE(FFN):
                 gated=self.gated,
                 weights=p.of("expert"),
                 activations=p.activation_of("expert"),
-            )
+            ),
         ]
 
     def touched_elements(
