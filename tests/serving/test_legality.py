@@ -216,7 +216,10 @@ def test_the_exchange_follows_engine_and_layout(layout, exchange):
 
 
 def test_a_gathered_layer_cuts_its_shared_expert_over_all_ranks():
-    """SGLang refuses 2048 / 32 = 64 columns of FP8 blocks of 128; DeepEP keeps them whole."""
+    """SGLang refuses 2048 / 32 = 64 columns of FP8 blocks of 128; DeepEP keeps them whole.
+
+    sgl-project/sglang issues 10641 (32 ranks, attention DP) and 26107 (shared expert over all).
+    """
     by = Catalog.load().engine("sglang")
     formats = {"precision": worlds.FP8_BLOCK, "by": by, "on": worlds.gpu()}
     (found,) = broken(worlds.deepseek_v3(), Layout(tp=8, dp=4, ep=2), **formats)
