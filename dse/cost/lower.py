@@ -67,11 +67,27 @@ class Program:
             yield from _counted(attention.linear_ops(m, d, shard, p), repeat)
         for ffn, repeat in self._ffns(stage):
             yield from _counted(ffn.local_ops(m, d, shard, p), repeat)
-        norms = sum(group.repeat * group.n_norms for group in self.stages[stage])
-        # A fused residual-add and norm reads two tensors and writes two.
-        yield Counted(Elementwise(name="norm", n_bytes=m * d * 4 * SIXTEEN_BIT), norms)
+        for split, norms in self._norms(stage).items():
+            # A fused residual-add and norm reads two tensors and writes two.
+            n_bytes = m / split * d * 4 * SIXTEEN_BIT
+            yield Counted(Elementwise(name="norm", n_bytes=n_bytes), norms)
         if stage == 0:
             yield Counted(Elementwise(name="embedding", n_bytes=m * d * 2 * SIXTEEN_BIT), 1)
+
+    def _norms(self, stage: int) -> dict[int, int]:
+        """Norms, by how many parts of the DP rank's tokens its TP ranks take one of."""
+        found: dict[int, int] = {}
+        for group in self.stages[stage]:
+            scatters = self.pool.engine.tp_tokens == "scatter"
+            split = self._split(group.ffn) if scatters else 1
+            found[split] = found.get(split, 0) + group.repeat * group.n_norms
+        return found
+
+    def _split(self, ffn: FFN) -> int:
+        shard = self.pool.shard()
+        if ffn.is_moe:
+            return shard.moe_split
+        return shard.dense_split if "dense" in ffn.widths() else 1
 
     def group_ops(self, stage: int, m_group: Num) -> Iterator[Counted]:
         """Routed experts of the rank for the `m_group` tokens of its expert group."""
@@ -119,7 +135,7 @@ class Program:
             if ffn.is_moe:
                 yield from _counted(self._expert_messages(ffn, m, m_group), repeat)
             elif ffn.kind != "none":  # type: ignore[attr-defined]
-                yield from _counted(self._dense_messages(m, m_group), repeat)
+                yield from _counted(self._dense_messages(ffn, m, m_group), repeat)
         if stage + 1 < self.pool.layout.pp:
             layout = self.pool.layout
             n_bytes = m * self.model.d_model * SIXTEEN_BIT
@@ -127,14 +143,19 @@ class Program:
             yield Counted(Collective(kind="p2p", n_bytes=n_bytes, n_ranks=2, stride=stride), 1)
 
     def _reducing(self, stage: int) -> dict[bool, int]:
-        """Layers with attention, by whether its sums stay scattered for a gather of all tokens."""
+        """Layers with attention, by whether its sums stay scattered over the TP ranks."""
         found: dict[bool, int] = {}
-        whole = is_whole_group(self.pool.layout, self.pool.engine)
         for group in self.stages[stage]:
             if group.attention.kind != "none":  # type: ignore[attr-defined]
-                scatters = whole and group.ffn.is_moe
+                scatters = self._scatters(group.ffn)
                 found[scatters] = found.get(scatters, 0) + group.repeat
         return found
+
+    def _scatters(self, ffn: FFN) -> bool:
+        """Whether `ffn` starts from its own share of tokens, or gathers those of all ranks."""
+        layout, engine = self.pool.layout, self.pool.engine
+        gathers = ffn.is_moe and is_whole_group(layout, engine)
+        return gathers or (engine.tp_tokens == "scatter" and self._split(ffn) > 1)
 
     def _attention_messages(self, m: Num, *, scatters: bool) -> list[Op]:
         layout, n_bytes = self.pool.layout, m * self.model.d_model * SIXTEEN_BIT
@@ -149,8 +170,10 @@ class Program:
             ops.append(Collective(kind=kind, n_bytes=n_bytes, n_ranks=layout.tp))
         return ops
 
-    def _dense_messages(self, m: Num, m_group: Num) -> list[Op]:
+    def _dense_messages(self, ffn: FFN, m: Num, m_group: Num) -> list[Op]:
         layout, width = self.pool.layout, self.model.d_model * SIXTEEN_BIT
+        if self._split(ffn) > 1:
+            return [Collective(kind="all_gather", n_bytes=m * width, n_ranks=layout.tp)]
         if layout.dp > 1 and self.pool.engine.memory.dense_ffn_over_dp:
             ranks = layout.stage_ranks
             return [
@@ -175,7 +198,7 @@ class Program:
             Collective(kind="all_gather", n_bytes=m_group * width, n_ranks=ranks),
             Collective(kind="reduce_scatter", n_bytes=m_group * width, n_ranks=ranks),
         ]
-        if layout.tp > 1 and is_whole_group(layout, self.pool.engine):
+        if layout.tp > 1 and (self._scatters(ffn) or self._split(ffn) > 1):
             ops.append(Collective(kind="all_gather", n_bytes=m * width, n_ranks=layout.tp))
         return ops
 

@@ -134,14 +134,13 @@ def _layout_flags(pool: Pool) -> Iterator[tuple[str, str | None]]:
 
 
 def _dp_flags(model: Model, pool: Pool) -> Iterator[tuple[str, str | None]]:
-    """Attention DP as it is priced: head and dense layers of a MoE model within the DP rank."""
-    layout, memory = pool.layout, pool.engine.memory
-    if layout.dp == 1:
+    """Attention DP as it is priced: head within the DP rank, dense layers of a MoE model whole."""
+    if pool.layout.dp == 1:
         return
-    if not memory.vocab_over_dp:
+    if not pool.engine.memory.vocab_over_dp:
         yield "--enable-dp-lm-head", None
     has_dense = model.is_moe and any("dense" in group.ffn.widths() for group in model.layers)
-    if has_dense and layout.tp == 1 and not memory.dense_ffn_over_dp:
+    if has_dense and pool.shard().dense_tp == 1:
         yield "--moe-dense-tp-size", "1"
 
 

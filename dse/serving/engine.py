@@ -21,7 +21,8 @@ class EngineMemory:
     `max_num_seqs` rows, gathered whole on each rank, at `logits_bytes_per_element` (fp32, sorted
     copies, indices and probabilities together). `multi_gpu_bytes` is added when a replica has more
     than one GPU. Experts in MXFP4 are loaded with a rank's width rounded up to
-    `mxfp4_width_multiple`.
+    `mxfp4_width_multiple`. Under attention DP with EP, `dense_ffn_whole_with_ep` keeps the dense
+    FFN whole on each rank, which runs its share of the tokens (SGLang, `--moe-dense-tp-size 1`).
     """
 
     pool_rule: Literal["of_total", "of_free"]
@@ -35,6 +36,7 @@ class EngineMemory:
     vocab_pad: int = 64
     shared_expert_sharded: bool = False
     dense_ffn_over_dp: bool = False
+    dense_ffn_whole_with_ep: bool = False
     vocab_over_dp: bool = False
     mxfp4_width_multiple: int = 1
     overhead_bytes: Bytes | None = None
@@ -111,7 +113,11 @@ class Engine:
     tokens), TEP always uses all-reduce; a layout under which DeepEP does not start gathers. Where
     tokens are gathered, `gathers_whole_layer` says that the shared expert too is cut over all ranks
     and runs on all tokens, and that attention TP reduce-scatters before the gather and gathers
-    after it, in place of an all-reduce (SGLang). `kernels` maps an op
+    after it, in place of an all-reduce (SGLang). Elsewhere under attention DP with TP and EP,
+    `tp_tokens` says what each TP rank routes and runs through the shared expert: the `whole` of its
+    DP rank's tokens, or the share that it sends, a `slice` cut off after the all-reduce of
+    attention, or what a reduce-scatter in its place leaves (`scatter`: norms too run on it); an
+    all-gather follows. `kernels` maps an op
     family (`moe`), or a number format of it (`gemm/fp8`), to the implementation that runs it, or to
     the engine whose measurements stand for it. `vector_attention` says which decode attention it
     runs without tensor cores; None: none. `scale_pass_s` is what it takes to compute the scale of
@@ -130,6 +136,7 @@ class Engine:
     hbm_fraction: Fraction
     exchange: Literal["deepep", "all_gather"] = "all_gather"
     gathers_whole_layer: bool = False
+    tp_tokens: Literal["whole", "slice", "scatter"] = "whole"
     prefix_caching: bool = True
     scheduler: Annotated[Scheduler, SCHEDULERS] = DEFAULT_SCHEDULER
     kernels: Mapping[str, str] = field(default_factory=dict)

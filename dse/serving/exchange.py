@@ -28,12 +28,20 @@ def is_whole_group(layout: Layout, engine: Engine) -> bool:
     return engine.gathers_whole_layer and exchange_of(layout, engine) == "all_gather"
 
 
+def moe_split(layout: Layout, engine: Engine) -> int:
+    """Parts that the TP ranks of a DP rank make of its tokens for a MoE layer, one part each."""
+    splits = engine.tp_tokens != "whole" and layout.dp > 1 and layout.ep > 1
+    return layout.tp if splits and not is_whole_group(layout, engine) else 1
+
+
 def shard_of(layout: Layout, engine: Engine) -> Shard:
     """How `engine` cuts one layer among the ranks of a stage of `layout`."""
     memory = engine.memory
     return layout.shard(
         shared_sharded=memory.shared_expert_sharded,
-        shared_over_group=is_whole_group(layout, engine),
+        moe_over_group=is_whole_group(layout, engine),
+        moe_split=moe_split(layout, engine),
         dense_over_dp=memory.dense_ffn_over_dp,
+        dense_whole=memory.dense_ffn_whole_with_ep and layout.dp > 1 and layout.ep > 1,
         vocab_over_dp=memory.vocab_over_dp,
     )

@@ -58,15 +58,17 @@ class Layout:
         self,
         *,
         shared_sharded: bool,
-        shared_over_group: bool,
+        moe_over_group: bool,
+        moe_split: int,
         dense_over_dp: bool,
+        dense_whole: bool,
         vocab_over_dp: bool,
     ) -> Shard:
         """How one layer is cut, given what the engine does with the shared expert, the dense FFN
         and the vocabulary under DP attention. A shared expert on the tokens of the whole group is
-        cut over all its ranks.
+        cut over all its ranks; where ranks hold the dense FFN whole, TP ranks split the tokens.
         """
-        whole, over_all = self.stage_ranks, shared_sharded or shared_over_group
+        whole, over_all = self.stage_ranks, shared_sharded or moe_over_group
         return Shard(
             tp=self.tp,
             dp=self.dp,
@@ -74,8 +76,10 @@ class Layout:
             moe_tp=self.expert_tp,
             cp=self.cp,
             shared_tp=whole if over_all else self.expert_tp if self.dp > 1 else self.tp,
-            dense_tp=whole if dense_over_dp else self.tp,
+            dense_tp=1 if dense_whole else whole if dense_over_dp else self.tp,
             vocab_tp=whole if vocab_over_dp else self.tp,
             redundant_experts=self.redundant_experts,
-            shared_over_group=shared_over_group,
+            moe_over_group=moe_over_group,
+            moe_split=moe_split,
+            dense_split=self.tp if dense_whole else 1,
         )

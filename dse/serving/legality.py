@@ -245,7 +245,7 @@ def _nearest_divisors(n: int, ep: int) -> tuple[str, ...]:
 def _widths(case: _Case) -> Iterator[Illegal]:
     """Sharded widths are whole, and whole blocks of block-quantised weights."""
     shard = case.shard()
-    shared = ("tp", "ep") if shard.shared_over_group else ("tp",)
+    shared = ("tp", "ep") if shard.moe_over_group else ("tp",)
     cuts = {
         "dense": ("dense_ffn", shard.dense_tp, ("tp",), "dense width", "TP"),
         "expert": ("expert", shard.moe_tp, ("tp", "ep"), "expert width", "MoE-TP"),

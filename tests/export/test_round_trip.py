@@ -183,6 +183,23 @@ def test_deepep_is_asked_for_where_it_was_priced() -> None:
     assert exported(wide, "sglang").flags["--moe-a2a-backend"] == "deepep"
 
 
+@pytest.mark.parametrize(
+    ("layout", "kept_whole"),
+    [
+        ({"tp": 8, "dp": 2, "ep": 16}, True),
+        ({"tp": 4, "dp": 4, "ep": 4}, True),
+        ({"tp": 1, "dp": 8, "ep": 8}, True),
+        ({"tp": 8, "dp": 2, "ep": 1}, False),
+        ({"tp": 16, "dp": 1, "ep": 16}, False),
+    ],
+)
+def test_sglang_keeps_dense_layers_as_they_are_priced(layout, kept_whole) -> None:
+    asked = deployment("deepseek-v3", "fp8_block", "bf16", pool("sglang", "h200-sxm", layout, 1))
+    flags = exported(asked, "sglang").flags
+    assert flags.get("--moe-dense-tp-size") == ("1" if kept_whole else None)
+    assert (asked.pools[0].shard().dense_tp == 1) is kept_whole
+
+
 def test_a_deployment_that_does_not_fit_is_refused() -> None:
     asked = deployment("llama-3.3-70b", "bf16", "bf16", pool("vllm", "h100-sxm", {}, 1))
     with pytest.raises(IllegalError, match=r"cannot start this: weights .* lack") as caught:

@@ -8,7 +8,7 @@ from dse.catalog import Catalog
 from dse.hardware.dtype import DType
 from dse.model.precision import Precision
 from dse.serving.deployment import SpeculativeDecoding
-from dse.serving.exchange import exchange_of
+from dse.serving.exchange import exchange_of, shard_of
 from dse.serving.layout import Layout
 from dse.serving.legality import check, check_context, check_speculative
 from tests import worlds
@@ -227,3 +227,21 @@ def test_a_gathered_layer_cuts_its_shared_expert_over_all_ranks():
     assert "ep=32" in found.nearest
     assert not broken(worlds.deepseek_v3(), Layout(tp=8, dp=4, ep=32), **formats)
     assert not broken(worlds.deepseek_v3(), Layout(tp=8, dp=2, ep=4), **formats)
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "split"),
+    [
+        ("sglang@0.5", Layout(tp=8, dp=2, ep=16), (8, 8)),
+        ("sglang@0.5", Layout(tp=8, dp=2, ep=4), (1, 8)),  # gathered over all ranks
+        ("sglang@0.5", Layout(tp=8, ep=8), (1, 1)),
+        ("sglang@0.5", Layout(dp=8, ep=8), (1, 1)),
+        ("vllm@0.19", Layout(tp=8, dp=2, ep=16), (8, 1)),
+        ("vllm@0.19", Layout(tp=8, dp=2), (1, 1)),
+        ("vllm@0.9", Layout(tp=8, dp=2, ep=16), (1, 1)),
+    ],
+)
+def test_which_ranks_share_the_tokens_of_their_dp_rank(engine, layout, split):
+    """SGLang's ScatterMode.SCATTERED; vLLM's use_sequence_parallel_moe (pull request 24982)."""
+    shard = shard_of(layout, Catalog.load().engine(engine))
+    assert (shard.moe_split, shard.dense_split) == split

@@ -82,6 +82,8 @@ def deployments(draw):
         max_num_seqs=draw(st.sampled_from((8, 64, 256))),
         exchange=draw(st.sampled_from(("deepep", "all_gather"))),
         gathers_whole_layer=draw(st.booleans()),
+        tp_tokens=draw(st.sampled_from(("whole", "slice", "scatter"))),
+        memory={"dense_ffn_whole_with_ep": draw(st.booleans())},
         rules={"deepep_needs_whole_ep": draw(st.booleans())},
     )
     on = worlds.gpu(hbm_bytes=draw(st.sampled_from((100e9, 800e9))))

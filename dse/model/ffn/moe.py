@@ -61,20 +61,24 @@ class MoE(FFN):
         )
 
     def local_ops(self, m: Num, d_model: int, shard: Shard, p: Precision) -> list[ComputeOp]:
+        if shard.moe_over_group:
+            return []
+        return self._token_ops(m / shard.moe_split, d_model, shard, p)
+
+    def _token_ops(self, m: Num, d_model: int, shard: Shard, p: Precision) -> list[ComputeOp]:
+        """Router and shared expert."""
         routed = Gemm(m=m, n=self.n_experts, k=d_model, weights=p.of("router"), activations=p.other)
         topk = Elementwise(name="topk", n_bytes=m * (4 * self.n_experts + 8 * self.top_k))
-        shared = [] if shard.shared_over_group else self._shared_ops(m, d_model, shard, p)
-        return [routed, topk, *shared]
-
-    def _shared_ops(self, m: Num, d_model: int, shard: Shard, p: Precision) -> list[ComputeOp]:
         if not self.n_shared:
-            return []
+            return [routed, topk]
         ups, width = 2 if self.gated else 1, self.n_shared * self.d_shared / shard.shared_tp
         dtypes = {
             "weights": p.of("shared_expert"),
             "activations": p.activation_of("shared_expert"),
         }
         return [
+            routed,
+            topk,
             Gemm(m=m, n=ups * width, k=d_model, **dtypes),
             Elementwise(name="activation", n_bytes=m * (ups + 1) * width * 2),
             Gemm(m=m, n=d_model, k=width, **dtypes),
@@ -87,9 +91,8 @@ class MoE(FFN):
         rows = m * self.top_k * rank_share
         held = self.experts_per_rank(shard)
         touched = least(routing.touched_on_fullest(m, self.n_experts, self.top_k, shard.ep), held)
-        shared = self._shared_ops(m, d_model, shard, p) if shard.shared_over_group else []
         return [
-            *shared,
+            *(self._token_ops(m, d_model, shard, p) if shard.moe_over_group else ()),
             GroupedGemm(
                 tokens=m,
                 rows=rows,
