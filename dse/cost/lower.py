@@ -9,6 +9,7 @@ the ops of one pipeline stage as `Counted`: an op and how often the stage runs i
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from dse.model.attention import Attention
 from dse.model.ffn import FFN, UNIFORM, Routing
@@ -16,6 +17,7 @@ from dse.model.model import LayerGroup, Model
 from dse.model.ops import Collective, ComputeOp, Elementwise, Gemm, Num, Op
 from dse.model.precision import Precision
 from dse.serving.deployment import Deployment, Pool
+from dse.serving.exchange import is_whole_group
 
 SIXTEEN_BIT = 2.0
 FP8 = 1.0
@@ -65,11 +67,27 @@ class Program:
             yield from _counted(attention.linear_ops(m, d, shard, p), repeat)
         for ffn, repeat in self._ffns(stage):
             yield from _counted(ffn.local_ops(m, d, shard, p), repeat)
-        norms = sum(group.repeat * group.n_norms for group in self.stages[stage])
-        # A fused residual-add and norm reads two tensors and writes two.
-        yield Counted(Elementwise(name="norm", n_bytes=m * d * 4 * SIXTEEN_BIT), norms)
+        for split, norms in self._norms(stage).items():
+            # A fused residual-add and norm reads two tensors and writes two.
+            n_bytes = m / split * d * 4 * SIXTEEN_BIT
+            yield Counted(Elementwise(name="norm", n_bytes=n_bytes), norms)
         if stage == 0:
             yield Counted(Elementwise(name="embedding", n_bytes=m * d * 2 * SIXTEEN_BIT), 1)
+
+    def _norms(self, stage: int) -> dict[int, int]:
+        """Norms, by how many parts of the DP rank's tokens its TP ranks take one of."""
+        found: dict[int, int] = {}
+        for group in self.stages[stage]:
+            scatters = self.pool.engine.tp_tokens == "scatter"
+            split = self._split(group.ffn) if scatters else 1
+            found[split] = found.get(split, 0) + group.repeat * group.n_norms
+        return found
+
+    def _split(self, ffn: FFN) -> int:
+        shard = self.pool.shard()
+        if ffn.is_moe:
+            return shard.moe_split
+        return shard.dense_split if "dense" in ffn.widths() else 1
 
     def group_ops(self, stage: int, m_group: Num) -> Iterator[Counted]:
         """Routed experts of the rank for the `m_group` tokens of its expert group."""
@@ -111,21 +129,35 @@ class Program:
 
     def collectives(self, stage: int, m: Num, m_group: Num) -> Iterator[Counted]:
         """Messages of a stage for `m` tokens of the rank and `m_group` of its expert group."""
-        for attention, repeat in self._attentions(stage):
-            if attention.kind != "none":  # type: ignore[attr-defined]
-                yield from _counted(self._attention_messages(m), repeat)
+        for scatters, repeat in self._reducing(stage).items():
+            yield from _counted(self._attention_messages(m, scatters=scatters), repeat)
         for ffn, repeat in self._ffns(stage):
             if ffn.is_moe:
                 yield from _counted(self._expert_messages(ffn, m, m_group), repeat)
             elif ffn.kind != "none":  # type: ignore[attr-defined]
-                yield from _counted(self._dense_messages(m, m_group), repeat)
+                yield from _counted(self._dense_messages(ffn, m, m_group), repeat)
         if stage + 1 < self.pool.layout.pp:
             layout = self.pool.layout
             n_bytes = m * self.model.d_model * SIXTEEN_BIT
             stride = layout.stage_ranks
             yield Counted(Collective(kind="p2p", n_bytes=n_bytes, n_ranks=2, stride=stride), 1)
 
-    def _attention_messages(self, m: Num) -> list[Op]:
+    def _reducing(self, stage: int) -> dict[bool, int]:
+        """Layers with attention, by whether its sums stay scattered over the TP ranks."""
+        found: dict[bool, int] = {}
+        for group in self.stages[stage]:
+            if group.attention.kind != "none":  # type: ignore[attr-defined]
+                scatters = self._scatters(group.ffn)
+                found[scatters] = found.get(scatters, 0) + group.repeat
+        return found
+
+    def _scatters(self, ffn: FFN) -> bool:
+        """Whether `ffn` starts from its own share of tokens, or gathers those of all ranks."""
+        layout, engine = self.pool.layout, self.pool.engine
+        gathers = ffn.is_moe and is_whole_group(layout, engine)
+        return gathers or (engine.tp_tokens == "scatter" and self._split(ffn) > 1)
+
+    def _attention_messages(self, m: Num, *, scatters: bool) -> list[Op]:
         layout, n_bytes = self.pool.layout, m * self.model.d_model * SIXTEEN_BIT
         ops: list[Op] = []
         if layout.cp > 1:
@@ -133,11 +165,15 @@ class Program:
             ops.append(Collective(kind="all_gather", n_bytes=n_bytes, n_ranks=layout.cp))
             ops.append(Collective(kind="reduce_scatter", n_bytes=n_bytes, n_ranks=layout.cp))
         if layout.tp > 1:
-            ops.append(Collective(kind="all_reduce", n_bytes=n_bytes, n_ranks=layout.tp))
+            kind: Literal["reduce_scatter", "all_reduce"]
+            kind = "reduce_scatter" if scatters else "all_reduce"
+            ops.append(Collective(kind=kind, n_bytes=n_bytes, n_ranks=layout.tp))
         return ops
 
-    def _dense_messages(self, m: Num, m_group: Num) -> list[Op]:
+    def _dense_messages(self, ffn: FFN, m: Num, m_group: Num) -> list[Op]:
         layout, width = self.pool.layout, self.model.d_model * SIXTEEN_BIT
+        if self._split(ffn) > 1:
+            return [Collective(kind="all_gather", n_bytes=m * width, n_ranks=layout.tp)]
         if layout.dp > 1 and self.pool.engine.memory.dense_ffn_over_dp:
             ranks = layout.stage_ranks
             return [
@@ -149,20 +185,22 @@ class Program:
         return []
 
     def _expert_messages(self, ffn: FFN, m: Num, m_group: Num) -> list[Op]:
-        layout, d = self.pool.layout, self.model.d_model
-        ranks = layout.stage_ranks
-        if ranks == 1:
+        layout, width = self.pool.layout, self.model.d_model * SIXTEEN_BIT
+        exchange = self.pool.exchange
+        if exchange == "none":
             return []
-        if layout.dp == 1:
-            n_bytes = m * d * SIXTEEN_BIT
-            return [Collective(kind="all_reduce", n_bytes=n_bytes, n_ranks=layout.tp)]
-        if self.pool.engine.exchange == "all_gather" or layout.ep == 1:
-            n_bytes = m_group * d * SIXTEEN_BIT
-            return [
-                Collective(kind="all_gather", n_bytes=n_bytes, n_ranks=ranks),
-                Collective(kind="reduce_scatter", n_bytes=n_bytes, n_ranks=ranks),
-            ]
-        return self._exchange(ffn, m)
+        if exchange == "all_reduce":
+            return [Collective(kind="all_reduce", n_bytes=m * width, n_ranks=layout.tp)]
+        if exchange == "deepep":
+            return self._exchange(ffn, m)
+        ranks = layout.stage_ranks
+        ops: list[Op] = [
+            Collective(kind="all_gather", n_bytes=m_group * width, n_ranks=ranks),
+            Collective(kind="reduce_scatter", n_bytes=m_group * width, n_ranks=ranks),
+        ]
+        if layout.tp > 1 and (self._scatters(ffn) or self._split(ffn) > 1):
+            ops.append(Collective(kind="all_gather", n_bytes=m * width, n_ranks=layout.tp))
+        return ops
 
     def _exchange(self, ffn: FFN, m: Num) -> list[Op]:
         layout, d = self.pool.layout, self.model.d_model

@@ -264,8 +264,8 @@ def _widest(group: LayerGroup, shard: Shard) -> float:
     widths, ffn = group.ffn.widths(), group.ffn
     top_k = getattr(ffn, "top_k", 0)
     return max(
-        widths.get("dense", 0) / shard.dense_tp,
-        widths.get("shared", 0) / shard.shared_tp,
+        widths.get("dense", 0) / (shard.dense_tp * shard.dense_split),
+        widths.get("shared", 0) / (shard.shared_tp * shard.moe_split),
         top_k * widths.get("expert", 0) / shard.moe_tp,
     )
 

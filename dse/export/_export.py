@@ -161,9 +161,12 @@ def _lost(asked: Deployment, found: Deployment) -> Iterator[str]:
 
 
 def _spelled_out(deployment: Deployment) -> Deployment:
-    """`deployment` with the tensor parallel degree of its experts stated."""
-    pools = [
-        replace(pool, layout=replace(pool.layout, moe_tp=pool.layout.expert_tp))
-        for pool in deployment.pools
-    ]
-    return replace(deployment, pools=tuple(pools))
+    """`deployment` with the tensor parallel degree of its experts and their exchange stated."""
+    return replace(deployment, pools=tuple(map(_stated, deployment.pools)))
+
+
+def _stated(pool: Pool) -> Pool:
+    engine, exchange = pool.engine, pool.exchange
+    if exchange in ("all_gather", "deepep"):
+        engine = replace(engine, exchange=exchange)
+    return replace(pool, engine=engine, layout=replace(pool.layout, moe_tp=pool.layout.expert_tp))

@@ -15,6 +15,7 @@ from dse.export._base import (
     refuse,
 )
 from dse.hardware import DType
+from dse.model import Model
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
 from dse.serving.schedulers import Static
@@ -28,7 +29,7 @@ class SGLang(Exporter):
     """`--tp-size` counts the ranks of a stage, attention DP among them. Under DP attention the
     server divides `--chunked-prefill-size` and `--max-running-requests` by the DP size, so both are
     given for all ranks together. DeepEP sets `--ep-size` to `--tp-size` whatever is asked, so it is
-    named only where every rank of a stage holds experts of its own.
+    named only where it is the layout's exchange; without it SGLang gathers tokens.
     """
 
     engine: ClassVar[str] = "sglang"
@@ -61,6 +62,7 @@ class SGLang(Exporter):
             redundant_experts=integer(flags, "--ep-num-redundant-experts", 0),
         )
         exchange = "deepep" if flags.get("--moe-a2a-backend") == "deepep" else "all_gather"
+        starts_deepep = dp > 1 and layout.ep == world > 1
         return Given(
             layout=layout,
             kv=next(d for d, text in _KV.items() if text == flags["--kv-cache-dtype"]),
@@ -71,7 +73,7 @@ class SGLang(Exporter):
             prefix_caching="--disable-radix-cache" not in flags,
             chunked_prefill="--enable-mixed-chunk" in flags,
             context_tokens=integer(flags, "--context-length"),
-            exchange=exchange if layout.ep > 1 and dp > 1 else None,
+            exchange=exchange if starts_deepep else None,
         )
 
     def router(self, deployment: Deployment) -> tuple[str, ...] | None:
@@ -79,16 +81,6 @@ class SGLang(Exporter):
             return None
         urls = ("--prefill", "$PREFILL_URL", "--decode", "$DECODE_URL")
         return ("python", "-m", "sglang_router.launch_router", "--pd-disaggregation", *urls)
-
-    def warnings(self, deployment: Deployment) -> Iterator[str]:
-        yield from Exporter.warnings(self, deployment)
-        for pool in filter(_overruled, deployment.pools):
-            layout = pool.layout
-            yield (
-                f"SGLang's DeepEP has as many expert ranks as `--tp-size`, {layout.stage_ranks}: "
-                f"EP{layout.ep} starts without it, its tokens all gathered; see what that costs "
-                f"with --set engine.exchange=all_gather, or choose ep={layout.stage_ranks}"
-            )
 
     def _flags(
         self, deployment: Deployment, pool: Pool, context_tokens: int
@@ -107,6 +99,7 @@ class SGLang(Exporter):
         if online:
             yield "--quantization", "fp8"
         yield from _layout_flags(pool)
+        yield from _dp_flags(deployment.model, pool)
         yield "--kv-cache-dtype", _KV[precision.kv]
         yield "--context-length", str(context_tokens)
         yield "--chunked-prefill-size", str(engine.max_num_batched_tokens * layout.dp)
@@ -123,13 +116,6 @@ class SGLang(Exporter):
             yield "--disaggregation-transfer-backend", "nixl"
 
 
-def _overruled(pool: Pool) -> bool:
-    """Whether DeepEP would start another expert parallel degree than the layout's."""
-    layout = pool.layout
-    exchanges = layout.ep > 1 and layout.dp > 1 and pool.engine.exchange == "deepep"
-    return exchanges and layout.ep != layout.stage_ranks
-
-
 def _layout_flags(pool: Pool) -> Iterator[tuple[str, str | None]]:
     layout = pool.layout
     yield "--tp-size", str(layout.stage_ranks)
@@ -140,11 +126,22 @@ def _layout_flags(pool: Pool) -> Iterator[tuple[str, str | None]]:
         yield "--enable-dp-attention", None
     if layout.ep > 1:
         yield "--ep-size", str(layout.ep)
-        if layout.dp > 1 and pool.engine.exchange == "deepep" and not _overruled(pool):
+        if pool.exchange == "deepep":
             yield "--moe-a2a-backend", "deepep"
     if layout.redundant_experts:
         yield "--enable-eplb", None
         yield "--ep-num-redundant-experts", str(layout.redundant_experts)
+
+
+def _dp_flags(model: Model, pool: Pool) -> Iterator[tuple[str, str | None]]:
+    """Attention DP as it is priced: head within the DP rank, dense layers of a MoE model whole."""
+    if pool.layout.dp == 1:
+        return
+    if not pool.engine.memory.vocab_over_dp:
+        yield "--enable-dp-lm-head", None
+    has_dense = model.is_moe and any("dense" in group.ffn.widths() for group in model.layers)
+    if has_dense and pool.shard().dense_tp == 1:
+        yield "--moe-dense-tp-size", "1"
 
 
 def _speculative_flags(deployment: Deployment) -> Iterator[tuple[str, str | None]]:

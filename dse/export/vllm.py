@@ -138,8 +138,7 @@ def _layout_flags(pool: Pool) -> Iterator[tuple[str, str | None]]:
     if layout.ep > 1:
         yield "--enable-expert-parallel", None
         if layout.dp > 1:
-            deepep = pool.engine.exchange == "deepep"
-            yield "--all2all-backend", DEEPEP if deepep else ALL_GATHER
+            yield "--all2all-backend", DEEPEP if pool.exchange == "deepep" else ALL_GATHER
     if layout.redundant_experts:
         yield "--enable-eplb", None
         yield "--eplb-config", json.dumps({"num_redundant_experts": layout.redundant_experts})

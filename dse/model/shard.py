@@ -10,7 +10,10 @@ class Shard:
     """Degrees that cut one layer; `tp · dp = ep · moe_tp` ranks hold a stage.
 
     `shared_tp` cuts the shared expert and `dense_tp` the dense FFN (engine profiles differ: 1 means
-    replicated). `redundant_experts` are copies added so that `ep` divides the experts.
+    replicated). `redundant_experts` are copies added so that `ep` divides the experts. Router and
+    shared expert run on the tokens of the DP rank, or `moe_over_group` on those of all DP ranks;
+    of the DP rank's tokens each TP rank runs one part in `moe_split`, of a dense FFN's one in
+    `dense_split`.
     """
 
     tp: int = 1
@@ -22,6 +25,9 @@ class Shard:
     dense_tp: int = 1
     vocab_tp: int = 1
     redundant_experts: int = 0
+    moe_over_group: bool = False
+    moe_split: int = 1
+    dense_split: int = 1
 
 
 WHOLE = Shard()

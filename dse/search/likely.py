@@ -1,4 +1,4 @@
-"""Latencies that a closed loop is likely to have, by Little's law: no bound, but good to sort by."""
+"""Latencies that a closed loop is likely to have by Little's law: no bound, but fit to sort by."""
 
 from collections.abc import Mapping
 

@@ -11,6 +11,7 @@ from dse.model.model import Model
 from dse.model.precision import Precision
 from dse.model.shard import Shard
 from dse.serving.engine import Engine
+from dse.serving.exchange import Exchange, exchange_of, shard_of
 from dse.serving.layout import Layout
 from dse.serving.routers import ROUTERS, RoundRobin, Router
 
@@ -50,14 +51,14 @@ class Pool:
         """GPUs of all replicas."""
         return self.n_replicas * self.layout.n_gpus
 
+    @property
+    def exchange(self) -> Exchange:
+        """How tokens reach the experts and return."""
+        return exchange_of(self.layout, self.engine)
+
     def shard(self) -> Shard:
         """How one layer is cut among the ranks of a stage under this engine."""
-        memory = self.engine.memory
-        return self.layout.shard(
-            shared_sharded=memory.shared_expert_sharded,
-            dense_over_dp=memory.dense_ffn_over_dp,
-            vocab_over_dp=memory.vocab_over_dp,
-        )
+        return shard_of(self.layout, self.engine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,8 @@ class EngineMemory:
     `max_num_seqs` rows, gathered whole on each rank, at `logits_bytes_per_element` (fp32, sorted
     copies, indices and probabilities together). `multi_gpu_bytes` is added when a replica has more
     than one GPU. Experts in MXFP4 are loaded with a rank's width rounded up to
-    `mxfp4_width_multiple`.
+    `mxfp4_width_multiple`. Under attention DP with EP, `dense_ffn_whole_with_ep` keeps the dense
+    FFN whole on each rank, which runs its share of the tokens (SGLang, `--moe-dense-tp-size 1`).
     """
 
     pool_rule: Literal["of_total", "of_free"]
@@ -35,6 +36,7 @@ class EngineMemory:
     vocab_pad: int = 64
     shared_expert_sharded: bool = False
     dense_ffn_over_dp: bool = False
+    dense_ffn_whole_with_ep: bool = False
     vocab_over_dp: bool = False
     mxfp4_width_multiple: int = 1
     overhead_bytes: Bytes | None = None
@@ -72,6 +74,7 @@ class EngineRules:
     `dp_excludes_tp`: under attention DP each rank has all heads (TensorRT-LLM).
     `pads_blocks`: block-quantised widths need not stay multiples of the block. `weight_only`:
     formats that the engine runs on GPUs without such tensor cores by dequantising weights.
+    `deepep_needs_whole_ep`: DeepEP starts only where each rank of a stage holds experts of its own.
     `gpu_block_rules`: the multiple a per-rank expert width must have on a GPU architecture
     (`blackwell`), or there in one weight format (`blackwell/bf16`).
     """
@@ -85,6 +88,7 @@ class EngineRules:
     max_pp: Count = 1024
     redundant_experts: bool = True
     context_parallel: bool = True
+    deepep_needs_whole_ep: bool = False
     gpu_block_rules: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -106,7 +110,14 @@ class VectorAttention:
 class Engine:
     """An engine with its settings. `exchange` is the expert exchange backend under attention DP:
     `deepep` (all-to-all of routed tokens), `all_gather` (all-gather and reduce-scatter of all
-    tokens), TEP always uses all-reduce. `kernels` maps an op
+    tokens), TEP always uses all-reduce; a layout under which DeepEP does not start gathers. Where
+    tokens are gathered, `gathers_whole_layer` says that the shared expert too is cut over all ranks
+    and runs on all tokens, and that attention TP reduce-scatters before the gather and gathers
+    after it, in place of an all-reduce (SGLang). Elsewhere under attention DP with TP and EP,
+    `tp_tokens` says what each TP rank routes and runs through the shared expert: the `whole` of its
+    DP rank's tokens, or the share that it sends, a `slice` cut off after the all-reduce of
+    attention, or what a reduce-scatter in its place leaves (`scatter`: norms too run on it); an
+    all-gather follows. `kernels` maps an op
     family (`moe`), or a number format of it (`gemm/fp8`), to the implementation that runs it, or to
     the engine whose measurements stand for it. `vector_attention` says which decode attention it
     runs without tensor cores; None: none. `scale_pass_s` is what it takes to compute the scale of
@@ -124,6 +135,8 @@ class Engine:
     block_tokens: Annotated[Tokens, Key("block_tokens")]
     hbm_fraction: Fraction
     exchange: Literal["deepep", "all_gather"] = "all_gather"
+    gathers_whole_layer: bool = False
+    tp_tokens: Literal["whole", "slice", "scatter"] = "whole"
     prefix_caching: bool = True
     scheduler: Annotated[Scheduler, SCHEDULERS] = DEFAULT_SCHEDULER
     kernels: Mapping[str, str] = field(default_factory=dict)

@@ -54,19 +54,32 @@ class Layout:
         parts += [f"{n}{v}" for n, v in (("CP", self.cp), ("PP", self.pp)) if v > 1]
         return " ".join(parts) if self.ep == 1 or self.dp == 1 else "+".join(parts)
 
-    def shard(self, *, shared_sharded: bool, dense_over_dp: bool, vocab_over_dp: bool) -> Shard:
+    def shard(
+        self,
+        *,
+        shared_sharded: bool,
+        moe_over_group: bool,
+        moe_split: int,
+        dense_over_dp: bool,
+        dense_whole: bool,
+        vocab_over_dp: bool,
+    ) -> Shard:
         """How one layer is cut, given what the engine does with the shared expert, the dense FFN
-        and the vocabulary under DP attention.
+        and the vocabulary under DP attention. A shared expert on the tokens of the whole group is
+        cut over all its ranks; where ranks hold the dense FFN whole, TP ranks split the tokens.
         """
-        whole = self.stage_ranks
+        whole, over_all = self.stage_ranks, shared_sharded or moe_over_group
         return Shard(
             tp=self.tp,
             dp=self.dp,
             ep=self.ep,
             moe_tp=self.expert_tp,
             cp=self.cp,
-            shared_tp=whole if shared_sharded else self.expert_tp if self.dp > 1 else self.tp,
-            dense_tp=whole if dense_over_dp else self.tp,
+            shared_tp=whole if over_all else self.expert_tp if self.dp > 1 else self.tp,
+            dense_tp=1 if dense_whole else whole if dense_over_dp else self.tp,
             vocab_tp=whole if vocab_over_dp else self.tp,
             redundant_experts=self.redundant_experts,
+            moe_over_group=moe_over_group,
+            moe_split=moe_split,
+            dense_split=self.tp if dense_whole else 1,
         )

@@ -18,6 +18,7 @@ from dse.model.precision import Precision
 from dse.model.shard import WHOLE, Shard, kv_heads_per_rank
 from dse.serving.deployment import SpeculativeDecoding
 from dse.serving.engine import Engine
+from dse.serving.exchange import shard_of
 from dse.serving.layout import Layout
 
 # Formats whose kernels take whole quantisation blocks only; NVFP4 and MXFP4 kernels pad.
@@ -63,12 +64,7 @@ class _Case:
         return list(dict.fromkeys(group.attention for group in self.model.layers))
 
     def shard(self) -> Shard:
-        memory = self.engine.memory
-        return self.layout.shard(
-            shared_sharded=memory.shared_expert_sharded,
-            dense_over_dp=memory.dense_ffn_over_dp,
-            vocab_over_dp=memory.vocab_over_dp,
-        )
+        return shard_of(self.layout, self.engine)
 
     def block(self, cls: str) -> int:
         """Elements that a sharded width of tensor class `cls` must be a multiple of."""
@@ -249,10 +245,11 @@ def _nearest_divisors(n: int, ep: int) -> tuple[str, ...]:
 def _widths(case: _Case) -> Iterator[Illegal]:
     """Sharded widths are whole, and whole blocks of block-quantised weights."""
     shard = case.shard()
+    shared = ("tp", "ep") if shard.moe_over_group else ("tp",)
     cuts = {
         "dense": ("dense_ffn", shard.dense_tp, ("tp",), "dense width", "TP"),
         "expert": ("expert", shard.moe_tp, ("tp", "ep"), "expert width", "MoE-TP"),
-        "shared": ("shared_expert", shard.shared_tp, ("tp",), "shared expert width", "TP"),
+        "shared": ("shared_expert", shard.shared_tp, shared, "shared expert width", "TP"),
     }
     for ffn in case.ffns():
         for key, width in ffn.widths().items():

@@ -164,18 +164,40 @@ def test_sglang_counts_settings_over_all_dp_ranks() -> None:
     assert flags["--max-running-requests"] == str(16 * asked.pools[0].engine.max_num_seqs)
 
 
-def test_deepep_is_left_out_where_it_would_start_another_expert_degree() -> None:
-    """SGLang sets `--ep-size` to `--tp-size` under DeepEP."""
+def test_deepep_is_asked_for_where_it_was_priced() -> None:
+    """SGLang sets `--ep-size` to `--tp-size` under DeepEP, so fewer expert ranks gather tokens."""
     layout = {"tp": 4, "dp": 4, "ep": 4}
     asked = deployment("deepseek-v3", "fp8_block", "bf16", pool("sglang", "h200-sxm", layout, 1))
-    found = exported(asked, "sglang")
-    assert found.flags["--ep-size"] == "4"
+    found = assert_same(asked, "sglang")
+    assert (found.flags["--tp-size"], found.flags["--ep-size"]) == ("16", "4")
     assert "--moe-a2a-backend" not in found.flags
-    assert any("choose ep=16" in text for text in found.warnings)
-    back = parse(found.command, EXPORTERS["sglang"](), CATALOG)
-    assert (back.pools[0].layout.ep, back.pools[0].engine.exchange) == (4, "all_gather")
+    assert not [text for text in found.warnings if "cannot carry" in text]
+    assert asked.pools[0].exchange == "all_gather"
+    one = asked.pools[0]
+    stated = replace(
+        asked, pools=(replace(one, engine=replace(one.engine, exchange="all_gather")),)
+    )
+    assert exported(stated, "sglang").command == found.command
+    assert not [text for text in exported(stated, "sglang").warnings if "cannot carry" in text]
     wide = deployment("deepseek-v3", "fp8_block", "bf16", pool("sglang", "h200-sxm", WIDE_EP, 1))
     assert exported(wide, "sglang").flags["--moe-a2a-backend"] == "deepep"
+
+
+@pytest.mark.parametrize(
+    ("layout", "kept_whole"),
+    [
+        ({"tp": 8, "dp": 2, "ep": 16}, True),
+        ({"tp": 4, "dp": 4, "ep": 4}, True),
+        ({"tp": 1, "dp": 8, "ep": 8}, True),
+        ({"tp": 8, "dp": 2, "ep": 1}, False),
+        ({"tp": 16, "dp": 1, "ep": 16}, False),
+    ],
+)
+def test_sglang_keeps_dense_layers_as_they_are_priced(layout, kept_whole) -> None:
+    asked = deployment("deepseek-v3", "fp8_block", "bf16", pool("sglang", "h200-sxm", layout, 1))
+    flags = exported(asked, "sglang").flags
+    assert flags.get("--moe-dense-tp-size") == ("1" if kept_whole else None)
+    assert (asked.pools[0].shard().dense_tp == 1) is kept_whole
 
 
 def test_a_deployment_that_does_not_fit_is_refused() -> None:

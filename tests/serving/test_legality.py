@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from dse.catalog import Catalog
 from dse.hardware.dtype import DType
 from dse.model.precision import Precision
 from dse.serving.deployment import SpeculativeDecoding
+from dse.serving.exchange import exchange_of, shard_of
 from dse.serving.layout import Layout
 from dse.serving.legality import check, check_context, check_speculative
 from tests import worlds
@@ -192,3 +194,54 @@ def test_mtp_needs_modules_in_the_model():
     assert check_speculative(heads(8, 8), drafts)[0].nearest == ("speculative=none",)
     assert not check_speculative(heads(8, 8), replace(drafts, method="draft"))
     assert not check_speculative(heads(8, 8), None)
+
+
+@pytest.mark.parametrize(
+    ("layout", "exchange"),
+    [
+        (Layout(), "none"),
+        (Layout(tp=8), "all_reduce"),
+        (Layout(tp=8, ep=4), "all_reduce"),
+        (Layout(tp=8, dp=2), "all_gather"),
+        (Layout(tp=8, dp=2, ep=4), "all_gather"),
+        (Layout(tp=8, dp=2, ep=16), "deepep"),
+        (Layout(dp=8, ep=8), "deepep"),
+    ],
+)
+def test_the_exchange_follows_engine_and_layout(layout, exchange):
+    # SGLang's server_args.py sets ep_size to tp_size under DeepEP; backend none starts the others.
+    assert exchange_of(layout, Catalog.load().engine("sglang")) == exchange
+    gathers = {"deepep": "all_gather"}.get(exchange, exchange)
+    assert exchange_of(layout, Catalog.load().engine("vllm")) == gathers
+
+
+def test_a_gathered_layer_cuts_its_shared_expert_over_all_ranks():
+    """SGLang refuses 2048 / 32 = 64 columns of FP8 blocks of 128; DeepEP keeps them whole.
+
+    sgl-project/sglang issues 10641 (32 ranks, attention DP) and 26107 (shared expert over all).
+    """
+    by = Catalog.load().engine("sglang")
+    formats = {"precision": worlds.FP8_BLOCK, "by": by, "on": worlds.gpu()}
+    (found,) = broken(worlds.deepseek_v3(), Layout(tp=8, dp=4, ep=2), **formats)
+    assert "shared expert width 2048 / TP 32 = 64" in found.reason
+    assert "ep=32" in found.nearest
+    assert not broken(worlds.deepseek_v3(), Layout(tp=8, dp=4, ep=32), **formats)
+    assert not broken(worlds.deepseek_v3(), Layout(tp=8, dp=2, ep=4), **formats)
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "split"),
+    [
+        ("sglang@0.5", Layout(tp=8, dp=2, ep=16), (8, 8)),
+        ("sglang@0.5", Layout(tp=8, dp=2, ep=4), (1, 8)),  # gathered over all ranks
+        ("sglang@0.5", Layout(tp=8, ep=8), (1, 1)),
+        ("sglang@0.5", Layout(dp=8, ep=8), (1, 1)),
+        ("vllm@0.19", Layout(tp=8, dp=2, ep=16), (8, 1)),
+        ("vllm@0.19", Layout(tp=8, dp=2), (1, 1)),
+        ("vllm@0.9", Layout(tp=8, dp=2, ep=16), (1, 1)),
+    ],
+)
+def test_which_ranks_share_the_tokens_of_their_dp_rank(engine, layout, split):
+    """SGLang's ScatterMode.SCATTERED; vLLM's use_sequence_parallel_moe (pull request 24982)."""
+    shard = shard_of(layout, Catalog.load().engine(engine))
+    assert (shard.moe_split, shard.dense_split) == split

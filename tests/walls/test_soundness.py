@@ -70,7 +70,8 @@ def layouts(draw, is_moe):
     if not is_moe:
         return Layout(tp=tp, pp=pp)
     dp = draw(st.sampled_from((1, 2, 4)))
-    return Layout(tp=tp, pp=pp, dp=dp, ep=draw(st.sampled_from((1, tp * dp))))
+    degrees = tuple(dict.fromkeys((1, max(1, tp * dp // 2), tp * dp)))
+    return Layout(tp=tp, pp=pp, dp=dp, ep=draw(st.sampled_from(degrees)))
 
 
 @st.composite
@@ -80,6 +81,10 @@ def deployments(draw):
         max_num_batched_tokens=draw(st.sampled_from((256, 2048, 8192))),
         max_num_seqs=draw(st.sampled_from((8, 64, 256))),
         exchange=draw(st.sampled_from(("deepep", "all_gather"))),
+        gathers_whole_layer=draw(st.booleans()),
+        tp_tokens=draw(st.sampled_from(("whole", "slice", "scatter"))),
+        memory={"dense_ffn_whole_with_ep": draw(st.booleans())},
+        rules={"deepep_needs_whole_ep": draw(st.booleans())},
     )
     on = worlds.gpu(hbm_bytes=draw(st.sampled_from((100e9, 800e9))))
     joined = worlds.fabric(gpus=draw(st.sampled_from((4, 8))))

@@ -35,7 +35,7 @@ class Dense(FFN):
         )
 
     def local_ops(self, m: Num, d_model: int, shard: Shard, p: Precision) -> list[ComputeOp]:
-        width, ups = self.d_ff / shard.dense_tp, 2 if self.gated else 1
+        m, width, ups = m / shard.dense_split, self.d_ff / shard.dense_tp, 2 if self.gated else 1
         dtypes = {"weights": p.of("dense_ffn"), "activations": p.activation_of("dense_ffn")}
         return [
             Gemm(m=m, n=ups * width, k=d_model, **dtypes),

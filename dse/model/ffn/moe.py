@@ -64,21 +64,28 @@ class MoE(FFN):
         )
 
     def local_ops(self, m: Num, d_model: int, shard: Shard, p: Precision) -> list[ComputeOp]:
+        if shard.moe_over_group:
+            return []
+        return self._token_ops(m / shard.moe_split, d_model, shard, p)
+
+    def _token_ops(self, m: Num, d_model: int, shard: Shard, p: Precision) -> list[ComputeOp]:
+        """Router and shared expert."""
         routed = Gemm(m=m, n=self.n_experts, k=d_model, weights=p.of("router"), activations=p.other)
         topk = Elementwise(name="topk", n_bytes=m * (4 * self.n_experts + 8 * self.top_k))
-        ops: list[ComputeOp] = [routed, topk]
-        if self.n_shared:
-            ups, width = 2 if self.gated else 1, self.n_shared * self.d_shared / shard.shared_tp
-            dtypes = {
-                "weights": p.of("shared_expert"),
-                "activations": p.activation_of("shared_expert"),
-            }
-            ops += [
-                Gemm(m=m, n=ups * width, k=d_model, **dtypes),
-                Elementwise(name="activation", n_bytes=m * (ups + 1) * width * 2),
-                Gemm(m=m, n=d_model, k=width, **dtypes),
-            ]
-        return ops
+        if not self.n_shared:
+            return [routed, topk]
+        ups, width = 2 if self.gated else 1, self.n_shared * self.d_shared / shard.shared_tp
+        dtypes = {
+            "weights": p.of("shared_expert"),
+            "activations": p.activation_of("shared_expert"),
+        }
+        return [
+            routed,
+            topk,
+            Gemm(m=m, n=ups * width, k=d_model, **dtypes),
+            Elementwise(name="activation", n_bytes=m * (ups + 1) * width * 2),
+            Gemm(m=m, n=d_model, k=width, **dtypes),
+        ]
 
     def group_ops(
         self, m: Num, d_model: int, shard: Shard, p: Precision, routing: Routing = UNIFORM
@@ -88,6 +95,7 @@ class MoE(FFN):
         held = self.experts_per_rank(shard)
         touched = least(routing.touched_on_fullest(m, self.n_experts, self.top_k, shard.ep), held)
         return [
+            *(self._token_ops(m, d_model, shard, p) if shard.moe_over_group else ()),
             GroupedGemm(
                 tokens=m,
                 rows=rows,
@@ -99,7 +107,7 @@ class MoE(FFN):
                 gated=self.gated,
                 weights=p.of("expert"),
                 activations=p.activation_of("expert"),
-            )
+            ),
         ]
 
     def touched_elements(
