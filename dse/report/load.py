@@ -12,7 +12,7 @@ from dse.report.quantities import quantity
 from dse.report.record import Outcome
 from dse.report.section import Figure, Part, Rows, Section
 from dse.report.subject import Subject
-from dse.report.tables import Table, table
+from dse.report.tables import Table, distinct, table
 from dse.sim import LatencySketch
 
 __all__ = ["goodput_by_bound", "latency", "load_column", "tightened"]
@@ -71,7 +71,7 @@ def tightened(outcome: Outcome, about: Subject) -> tuple[Figure, Rows] | None:
     rows = goodput_by_bound(outcome, about)
     if not rows:
         return None
-    gpus = sorted(set(outcome.results["gpu"].drop_nulls()))
+    gpus = distinct(outcome.results["gpu"])
     formats = sorted({each["precision"] for each in rows if each["precision"]})
     others = [f"TTFT ≤ {about.slo.ttft_s:g} s"] if about.slo.ttft_s is not None else []
     figure = Figure(
@@ -145,11 +145,13 @@ def _curves(outcome: Outcome, column: str) -> Iterator[dict[str, Any]]:
     n_contexts = members["context"].n_unique()
     shown = 0
     for member in members.iter_rows(named=True):
+        if shown == MOST:
+            return
         same = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(member[name])) for name in who)
         rows = outcome.results.filter(same & pl.col(column).is_not_null())
         rows = rows.unique(column, keep="first", maintain_order=True).sort(column)
         rows = rows.gather_every(-(-rows.height // MOST_LOADS) or 1)
-        if rows.height < 3 or shown == MOST:
+        if rows.height < 3:
             continue
         shown += 1
         name = f"{member['gpu']} {member['layout']}"
@@ -193,7 +195,8 @@ def _shares(
     sketches = outcome.sketches
     if sketches is None or sketches.is_empty() or "request_per_s" not in outcome.results.columns:
         return None
-    known = sketches.filter(pl.col("point_id").is_in(outcome.results["point_id"].to_list()))
+    results = outcome.results.select("point_id")
+    known = sketches.join(results, on="point_id", how="semi", maintain_order="left")
     own, kept, ids, asked = [], [], [], []
     # Row by row through the columns: a row of Python lists holds thousands of numbers one by one.
     held = [known[name] for name in ("ttft_code", "tpot_code", "e2e_code")]

@@ -11,7 +11,7 @@ from dse.report.quantities import number
 from dse.report.record import Outcome
 from dse.report.section import Figure, Part, Rows, Section
 from dse.report.subject import Subject
-from dse.report.tables import Table, table
+from dse.report.tables import Table, distinct, table
 from dse.study import Price, Quoted
 
 __all__ = [
@@ -196,8 +196,8 @@ def _figures(
 ) -> tuple[list[Figure], dict[str, Rows]]:
     from dse.report.charts import procurement as charts
 
-    names = sorted(set(outcome.results[side.column].drop_nulls()))
-    formats = sorted(set(outcome.results["precision"].drop_nulls()))
+    names = distinct(outcome.results[side.column])
+    formats = distinct(outcome.results["precision"])
     figures: list[Figure] = []
     datasets: dict[str, Rows] = {}
     stairs = staircase(outcome.results, side)
