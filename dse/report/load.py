@@ -25,6 +25,7 @@ _WHO = ("model", "gpu", "n_gpus", "engine", "weights", "kv", "layout", "isl_toke
 _LOADS = ("batch", "concurrency", "req_per_s", "request_per_s", "point", "point_id")
 _PERCENTILES = ("p50", "p99")
 _EACH = ("gpu", "precision")
+_METRICS = ("ttft", "tpot", "e2e")  # as a sketch has them
 
 
 def latency(outcome: Outcome, about: Subject) -> Part | None:
@@ -197,28 +198,22 @@ def _shares(
         return None
     results = outcome.results.select("point_id")
     known = sketches.join(results, on="point_id", how="semi", maintain_order="left")
+    known = known.filter(pl.col("ttft_code").list.len() > 0)
+    if known.is_empty():
+        return None
     own, kept, ids, asked = [], [], [], []
-    # Row by row through the columns: a row of Python lists holds thousands of numbers one by one.
-    held = [known[name] for name in ("ttft_code", "tpot_code", "e2e_code")]
-    facts = known.select("point_id", "n_requests", "n_rejected")
-    for index, row in enumerate(facts.iter_rows(named=True)):
-        codes = np.array([column[index].to_numpy() for column in held], dtype=np.uint16).T
-        ttft_s, tpot_s, e2e_s = LatencySketch(codes, row["n_requests"]).seconds()
-        if not len(ttft_s):
-            continue
-        seconds = {"ttft": ttft_s, "tpot": tpot_s, "e2e": e2e_s}
-        within = np.ones(len(ttft_s), dtype=bool)
-        for name, values in seconds.items():
-            bound = getattr(about.slo, f"{name}_s")
-            if bound is not None and name != metric:
-                within &= ~(values > bound)
+    seconds, within = _every_request(known, about, metric)
+    facts = known.select(
+        "point_id", "n_requests", "n_rejected", n_samples=pl.col("ttft_code").list.len()
+    )
+    stop = 0
+    for row in facts.iter_rows(named=True):
+        start, stop = stop, stop + row["n_samples"]
         total = row["n_requests"] + row["n_rejected"]
-        own.append(np.sort(np.where(np.isnan(seconds[metric]), 0.0, seconds[metric])[within]))
-        kept.append(row["n_requests"] / total / len(ttft_s))
+        own.append(np.sort(seconds[start:stop][within[start:stop]]))
+        kept.append(row["n_requests"] / total / row["n_samples"])
         ids.append(row["point_id"])
         asked.append(total / row["n_requests"])
-    if not ids:
-        return None
     every = np.concatenate([each[each > 0] for each in own]) if own else np.array([])
     if not len(every):
         return None
@@ -230,6 +225,23 @@ def _shares(
     means = points.group_by("point_id", maintain_order=True).agg(pl.col("_asked").mean(), "_good")
     shares = np.array([good[indices].mean(axis=0) for indices in means["_good"].to_list()])
     return bounds, means.select("point_id", "_asked"), shares
+
+
+def _every_request(
+    known: pl.DataFrame, about: Subject, metric: str
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The metric of every request of every sketch, one after the other (s, 0 where it has none),
+    and whether the request keeps the SLO's other bounds.
+    """
+    codes = [known[f"{name}_code"].explode().to_numpy() for name in _METRICS]
+    sketch = LatencySketch(np.stack(codes, axis=1).astype(np.uint16), len(codes[0]))
+    seconds = dict(zip(_METRICS, sketch.seconds(), strict=True))
+    within = np.ones(len(codes[0]), dtype=bool)
+    for name, values in seconds.items():
+        bound = getattr(about.slo, f"{name}_s")
+        if bound is not None and name != metric:
+            within &= ~(values > bound)
+    return np.where(np.isnan(seconds[metric]), 0.0, seconds[metric]), within
 
 
 def _advice(outcome: Outcome) -> Table:
