@@ -121,8 +121,9 @@ def _closer(front: pl.DataFrame, results: pl.DataFrame, study: Study) -> pl.Data
     """
     first = study.parts[0]
     able = results.filter(pl.col("feasible") & pl.col(first.column).is_finite())
-    ranked = able.sort(first.column, descending=first.direction == "max", maintain_order=True)
-    others = with_words(ranked).unique(["gpu", "family"], keep="first", maintain_order=True)
+    named = with_words(able).select("point", "gpu", "family", first.column)
+    ranked = named.sort(first.column, descending=first.direction == "max", maintain_order=True)
+    others = ranked.unique(["gpu", "family"], keep="first", maintain_order=True)
     own = with_words(front).unique(["gpu", "layout"], keep="first", maintain_order=True)
     chosen = pl.concat([own.select("point"), others.select("point")])
     points = chosen.unique(maintain_order=True).head(MOST_TOLD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import polars as pl
 
@@ -19,14 +20,24 @@ from dse.space import (
     points,
 )
 from dse.study import Study
+from dse.study.room import Room, most_survivors
 from dse.walls.facts import FactsCache
 from dse.walls.judge import facts_frame, judge, question_columns, standard_walls
 from dse.walls.kinds import Wall
 
-__all__ = ["PRICE", "Judged", "judge_space", "question_of", "shared_names", "spread"]
+__all__ = [
+    "PRICE",
+    "Judged",
+    "expected_survivors",
+    "judge_space",
+    "question_of",
+    "shared_names",
+    "spread",
+]
 
 GROUP_POINTS = 1 << 16
 MISSES = 6
+SAMPLED = 100  # structures of a block
 # Lengths without a bound of their own: floors take one token, ceilings this many contexts.
 LONGEST = 1e6
 MISS_COLUMNS = ("reason", "demand", "limit", "unit", "margin")
@@ -55,9 +66,16 @@ class Judged:
     refused: list[Structure] = field(default_factory=list)
 
 
-def judge_space(study: Study) -> Judged:
-    """Judge every point of `study`; memory grows with survivors, not with candidates."""
+def judge_space(study: Study, most: int | None = None) -> Judged:
+    """Judge every point of `study`; memory grows with survivors, not with candidates. `StudyError`
+    beyond `most` survivors (default: what free memory holds), or once far more are expected.
+    """
     found, cache, walls = Judged(), FactsCache(), standard_walls()
+    room = Room(
+        study=study,
+        most=most_survivors() if most is None else most,
+        expected=partial(expected_survivors, study),
+    )
     kept: list[pl.DataFrame] = []
     known: list[pl.DataFrame] = []
     misses: list[pl.DataFrame] = []
@@ -66,15 +84,14 @@ def judge_space(study: Study) -> Judged:
         found.n_structural += rows.height
         height = numeric(study.space, block.branch.name).height
         for part in _without_illegal(block, rows, height, found).iter_slices(_most(height)):
-            facts = block_facts(study, block, part, cache)
-            columns = block_points(study.space, block, part).collect()
-            judged = _judged(study, columns, facts, walls)
+            columns, facts, judged = _points_of(study, block, part, cache, walls)
             found.n_candidates += judged.height
             found.killed.update(_counted(judged, "killed_by"))
             near = _nearest(judged, walls).select(*columns.columns, *MISS_COLUMNS)
             misses.append(_best_misses([near]))
             alive = _screened(study, judged.filter(pl.col("killed_by").is_null()), found)
             kept.append(alive.select(*columns.columns, PRICE))
+            room.take(alive.height, found.n_candidates)
             known.append(facts.join(alive, on="structure", how="semi").drop(PRICE))
             found.missed |= _structures(block, part, misses[-1])
             found.structures |= _structures(block, part, known[-1])
@@ -90,6 +107,30 @@ def judge_space(study: Study) -> Judged:
         found.misses = nearest.select(pl.exclude(MISS_COLUMNS), *MISS_COLUMNS)
         found.missed = {i: found.missed[i] for i in found.misses["structure"].to_list()}
     return found
+
+
+def expected_survivors(study: Study, enough: float = 0.0) -> float:
+    """About how many points of `study` survive, from a random few structures of each block; all
+    that are legal where those are no more than `enough`.
+    """
+    cache, walls, unused = FactsCache(), standard_walls(), Judged()
+    heights = (
+        block.legal().height * numeric(study.space, block.branch.name).height
+        for block in blocks(study.space, study.catalog)
+    )
+    if (n_legal := sum(heights)) <= enough:
+        return float(n_legal)
+    total = 0.0
+    for block in blocks(study.space, study.catalog):
+        legal = block.legal()
+        if legal.is_empty():
+            continue
+        fitting = _most(numeric(study.space, block.branch.name).height)
+        part = legal.sample(min(SAMPLED, fitting, legal.height), seed=0)
+        *_, judged = _points_of(study, block, part, cache, walls)
+        alive = _screened(study, judged.filter(pl.col("killed_by").is_null()), unused)
+        total += alive.height * legal.height / part.height
+    return total
 
 
 def question_of(study: Study) -> dict[str, pl.Expr]:
@@ -135,15 +176,31 @@ def _structures(block: Block, rows: pl.DataFrame, named: pl.DataFrame) -> dict[i
     return {each.index: each for each in block_structures(block, chosen)}
 
 
+def _points_of(
+    study: Study, block: Block, part: pl.DataFrame, cache: FactsCache, walls: Sequence[Wall]
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The points of legal rows of a block, the facts of their structures, and both judged."""
+    facts = block_facts(study, block, part, cache)
+    columns = block_points(study.space, block, part).collect()
+    return columns, facts, _judged(study, columns, facts, walls)
+
+
 def _judged(
     study: Study, columns: pl.DataFrame, facts: pl.DataFrame, walls: Sequence[Wall]
 ) -> pl.DataFrame:
     # A fact wins over the column of its name, which is null where the roles are apart: `dp`.
-    shared = shared_names(columns, facts)
-    joined = columns.lazy().drop(shared).join(facts.lazy(), on="structure", how="left")
-    judged = judge(joined.with_columns(**question_of(study)), walls).drop(shared)
-    own = columns.lazy().select("point", *shared)
-    return judged.join(own, on="point", how="left").sort("point").collect()
+    joined = (
+        columns.lazy()
+        .drop(shared_names(columns, facts))
+        .join(facts.lazy(), on="structure", how="left")
+    )
+    judged = judge(joined.with_columns(**question_of(study)), walls)
+    # Of a hundred facts no one asks again; without them the rest takes half the time.
+    asked = {name for screen in study.screens for name in screen.columns} | {PRICE, "killed_by"}
+    asked |= {name for wall in walls for name in (wall.demand_column, wall.limit_column)}
+    names = [name for name in judged.collect_schema().names() if name in asked - {*columns.columns}]
+    found = columns.lazy().join(judged.select("point", *names), on="point", how="left")
+    return found.sort("point").collect()
 
 
 def shared_names(columns: pl.DataFrame, facts: pl.DataFrame) -> list[str]:

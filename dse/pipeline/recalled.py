@@ -65,9 +65,8 @@ def _frame(store: Store, run_id: str, columns: list[str]) -> pl.DataFrame | None
     if rows.is_empty():
         return None
     absent = [name for name in columns if name not in rows.columns]
-    return (
-        rows.with_columns(pl.lit(None).alias(name) for name in absent).select(columns).sort("point")
-    )
+    frame = rows.with_columns(pl.lit(None).alias(name) for name in absent).select(columns)
+    return frame if frame["point"].is_sorted() else frame.sort("point")
 
 
 def checked(frame: pl.DataFrame) -> pl.DataFrame:

@@ -189,14 +189,14 @@ def _rivals(outcome: Outcome, subject: Subject, best: Row) -> list[Row]:
     if "feasible" in feasible.columns:
         feasible = feasible.filter(pl.col("feasible").fill_null(value=False))
     first = subject.first
-    ranked = feasible.filter(pl.col(first.column).is_finite()).sort(
-        first.column, descending=first.better == "max", maintain_order=True
-    )
+    kinds = [name for name in ("gpu", "family") if name in feasible.columns]
+    able = feasible.filter(pl.col(first.column).is_finite())
+    ranked = able.select(first.column, *kinds).with_row_index("_row")
+    ranked = ranked.sort(first.column, descending=first.better == "max", maintain_order=True)
+    chosen = ranked.unique(kinds, keep="first", maintain_order=True)["_row"]
     seen = {("gpu", best.get("gpu")), ("family", family(best))}
     found: list[Row] = []
-    for row in ranked.unique(
-        [c for c in ("gpu", "family") if c in ranked.columns], keep="first", maintain_order=True
-    ).iter_rows(named=True):
+    for row in able[chosen].iter_rows(named=True):
         keys = {("gpu", row.get("gpu")), ("family", family(row))} - seen
         if keys:
             seen |= keys

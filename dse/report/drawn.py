@@ -68,14 +68,14 @@ def _thinned(rows: pl.DataFrame, x: Quantity, y: Quantity) -> pl.DataFrame:
     members = rows.filter("on_front")
     others = rows.filter(~pl.col("on_front"))
     cells = _CELLS
+    order = pl.col(y.column) if y.better == "min" else -pl.col(y.column)
+    named = list(dict.fromkeys([x.column, y.column, "gpu", "family", "point_id"]))
+    ranked = others.select(named).with_row_index("_row").sort(order, "point_id")
     while True:
-        kept = others.with_columns(_cell(others, x, cells, "_x"), _cell(others, y, cells, "_y"))
-        order = pl.col(y.column) if y.better == "min" else -pl.col(y.column)
-        kept = kept.sort(order, "point_id").unique(
-            ["_x", "_y", "gpu", "family"], keep="first", maintain_order=True
-        )
+        grid = ranked.with_columns(_cell(ranked, x, cells, "_x"), _cell(ranked, y, cells, "_y"))
+        kept = grid.unique(["_x", "_y", "gpu", "family"], keep="first", maintain_order=True)
         if members.height + kept.height <= MOST or cells <= 6:
-            return pl.concat([members.head(MOST), kept.drop("_x", "_y")])
+            return pl.concat([members.head(MOST), others[kept["_row"]]])
         cells = cells * 3 // 4
 
 

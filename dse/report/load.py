@@ -12,7 +12,7 @@ from dse.report.quantities import quantity
 from dse.report.record import Outcome
 from dse.report.section import Figure, Part, Rows, Section
 from dse.report.subject import Subject
-from dse.report.tables import Table, table
+from dse.report.tables import Table, distinct, table
 from dse.sim import LatencySketch
 
 __all__ = ["goodput_by_bound", "latency", "load_column", "tightened"]
@@ -25,6 +25,7 @@ _WHO = ("model", "gpu", "n_gpus", "engine", "weights", "kv", "layout", "isl_toke
 _LOADS = ("batch", "concurrency", "req_per_s", "request_per_s", "point", "point_id")
 _PERCENTILES = ("p50", "p99")
 _EACH = ("gpu", "precision")
+_METRICS = ("ttft", "tpot", "e2e")  # as a sketch has them
 
 
 def latency(outcome: Outcome, about: Subject) -> Part | None:
@@ -71,7 +72,7 @@ def tightened(outcome: Outcome, about: Subject) -> tuple[Figure, Rows] | None:
     rows = goodput_by_bound(outcome, about)
     if not rows:
         return None
-    gpus = sorted(set(outcome.results["gpu"].drop_nulls()))
+    gpus = distinct(outcome.results["gpu"])
     formats = sorted({each["precision"] for each in rows if each["precision"]})
     others = [f"TTFT ≤ {about.slo.ttft_s:g} s"] if about.slo.ttft_s is not None else []
     figure = Figure(
@@ -145,11 +146,13 @@ def _curves(outcome: Outcome, column: str) -> Iterator[dict[str, Any]]:
     n_contexts = members["context"].n_unique()
     shown = 0
     for member in members.iter_rows(named=True):
+        if shown == MOST:
+            return
         same = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(member[name])) for name in who)
         rows = outcome.results.filter(same & pl.col(column).is_not_null())
         rows = rows.unique(column, keep="first", maintain_order=True).sort(column)
         rows = rows.gather_every(-(-rows.height // MOST_LOADS) or 1)
-        if rows.height < 3 or shown == MOST:
+        if rows.height < 3:
             continue
         shown += 1
         name = f"{member['gpu']} {member['layout']}"
@@ -193,29 +196,24 @@ def _shares(
     sketches = outcome.sketches
     if sketches is None or sketches.is_empty() or "request_per_s" not in outcome.results.columns:
         return None
-    known = sketches.filter(pl.col("point_id").is_in(outcome.results["point_id"].to_list()))
+    results = outcome.results.select("point_id")
+    known = sketches.join(results, on="point_id", how="semi", maintain_order="left")
+    known = known.filter(pl.col("ttft_code").list.len() > 0)
+    if known.is_empty():
+        return None
     own, kept, ids, asked = [], [], [], []
-    # Row by row through the columns: a row of Python lists holds thousands of numbers one by one.
-    held = [known[name] for name in ("ttft_code", "tpot_code", "e2e_code")]
-    facts = known.select("point_id", "n_requests", "n_rejected")
-    for index, row in enumerate(facts.iter_rows(named=True)):
-        codes = np.array([column[index].to_numpy() for column in held], dtype=np.uint16).T
-        ttft_s, tpot_s, e2e_s = LatencySketch(codes, row["n_requests"]).seconds()
-        if not len(ttft_s):
-            continue
-        seconds = {"ttft": ttft_s, "tpot": tpot_s, "e2e": e2e_s}
-        within = np.ones(len(ttft_s), dtype=bool)
-        for name, values in seconds.items():
-            bound = getattr(about.slo, f"{name}_s")
-            if bound is not None and name != metric:
-                within &= ~(values > bound)
+    seconds, within = _every_request(known, about, metric)
+    facts = known.select(
+        "point_id", "n_requests", "n_rejected", n_samples=pl.col("ttft_code").list.len()
+    )
+    stop = 0
+    for row in facts.iter_rows(named=True):
+        start, stop = stop, stop + row["n_samples"]
         total = row["n_requests"] + row["n_rejected"]
-        own.append(np.sort(np.where(np.isnan(seconds[metric]), 0.0, seconds[metric])[within]))
-        kept.append(row["n_requests"] / total / len(ttft_s))
+        own.append(np.sort(seconds[start:stop][within[start:stop]]))
+        kept.append(row["n_requests"] / total / row["n_samples"])
         ids.append(row["point_id"])
         asked.append(total / row["n_requests"])
-    if not ids:
-        return None
     every = np.concatenate([each[each > 0] for each in own]) if own else np.array([])
     if not len(every):
         return None
@@ -227,6 +225,23 @@ def _shares(
     means = points.group_by("point_id", maintain_order=True).agg(pl.col("_asked").mean(), "_good")
     shares = np.array([good[indices].mean(axis=0) for indices in means["_good"].to_list()])
     return bounds, means.select("point_id", "_asked"), shares
+
+
+def _every_request(
+    known: pl.DataFrame, about: Subject, metric: str
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The metric of every request of every sketch, one after the other (s, 0 where it has none),
+    and whether the request keeps the SLO's other bounds.
+    """
+    codes = [known[f"{name}_code"].explode().to_numpy() for name in _METRICS]
+    sketch = LatencySketch(np.stack(codes, axis=1).astype(np.uint16), len(codes[0]))
+    seconds = dict(zip(_METRICS, sketch.seconds(), strict=True))
+    within = np.ones(len(codes[0]), dtype=bool)
+    for name, values in seconds.items():
+        bound = getattr(about.slo, f"{name}_s")
+        if bound is not None and name != metric:
+            within &= ~(values > bound)
+    return np.where(np.isnan(seconds[metric]), 0.0, seconds[metric]), within
 
 
 def _advice(outcome: Outcome) -> Table:

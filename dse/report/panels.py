@@ -112,7 +112,8 @@ def _price(outcome: Outcome, feasible: pl.DataFrame, asked: Compared) -> Panel:
 def _load(feasible: pl.DataFrame, column: str, asked: Compared) -> Panel:
     """The best at no more than each load per GPU."""
     y = quantity(_COST if asked.priced else _RATE)
-    at = feasible.with_columns(_x=pl.col(column) / pl.col("n_gpus"))
+    words = dict.fromkeys(("point_id", *asked.keys, "precision", "layout", "context", y.column))
+    at = feasible.select(*words, _x=pl.col(column) / pl.col("n_gpus"))
     best = at.sort("_x", y.column, descending=[False, y.better == "max"], maintain_order=True)
     sign = 1.0 if y.better == "min" else -1.0
     before = (sign * pl.col(y.column)).shift(1).cum_min().over([*asked.keys, "context"])
@@ -187,8 +188,10 @@ def _bound(outcome: Outcome, about: Subject, metric: str, asked: Compared) -> Pa
 
 
 def _best(feasible: pl.DataFrame, by: str, asked: Compared) -> pl.DataFrame:
-    ordered = feasible.filter(pl.col(by).is_finite()).sort(by, descending=True, maintain_order=True)
-    return ordered.unique([*asked.keys, "context"], keep="first", maintain_order=True)
+    keys = [*asked.keys, "context"]
+    named = feasible.select(*{by, *keys}).with_row_index("_row")
+    ordered = named.filter(pl.col(by).is_finite()).sort(by, descending=True, maintain_order=True)
+    return feasible[ordered.unique(keys, keep="first", maintain_order=True)["_row"]]
 
 
 def _row(

@@ -12,6 +12,7 @@ from dse.report.layouts import busy_replicas, in_flight, label
 from dse.report.quantities import number
 from dse.report.record import Outcome
 from dse.report.section import Figure, Part, Rows, Section
+from dse.report.tables import distinct
 
 __all__ = ["breakdown", "roofline", "walls"]
 
@@ -151,7 +152,7 @@ def roofline(outcome: Outcome) -> Part | None:
     roofs = [line for gpu, weights in kinds for line in _roof(outcome, gpu, weights, points)]
     if not points or not roofs:
         return None
-    gpus = sorted(set(outcome.results["gpu"].drop_nulls()))
+    gpus = distinct(outcome.results["gpu"])
     figure = Figure(
         name="roofline",
         spec=charts.roofline(gpus).to_dict(),

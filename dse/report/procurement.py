@@ -11,7 +11,7 @@ from dse.report.quantities import number
 from dse.report.record import Outcome
 from dse.report.section import Figure, Part, Rows, Section
 from dse.report.subject import Subject
-from dse.report.tables import Table, table
+from dse.report.tables import Table, distinct, table
 from dse.study import Price, Quoted
 
 __all__ = [
@@ -105,11 +105,12 @@ def staircase(results: pl.DataFrame, side: Side) -> pl.DataFrame:
     x, y = "tok_per_s_per_user", "output_tok_per_s_per_gpu"
     if not {x, y} <= set(results.columns):
         return pl.DataFrame()
-    rows = results.filter(pl.col(x).is_finite() & pl.col(y).is_finite() & (pl.col(x) > 0))
+    columns = ["point_id", *side.keys, "layout", x, y, "usd_per_mtok_output"]
+    narrow = results.select(c for c in results.columns if c in {*columns, "usd_per_gpu_hour"})
+    rows = narrow.filter(pl.col(x).is_finite() & pl.col(y).is_finite() & (pl.col(x) > 0))
     ordered = with_costs(rows).sort(x, y, descending=True, maintain_order=True)
     before = pl.col(y).shift(1).cum_max().over(side.keys).fill_null(-1.0)
     kept = ordered.filter(pl.col(y) > before).sort(*side.keys, x, maintain_order=True)
-    columns = ["point_id", *side.keys, "layout", x, y, "usd_per_mtok_output"]
     return kept.select([name for name in columns if name in kept.columns])
 
 
@@ -142,9 +143,10 @@ def goodput_or_output(rows: pl.DataFrame) -> str:
 
 
 def _best(rows: pl.DataFrame, by: str, side: Side) -> pl.DataFrame:
-    finite = rows.filter(pl.col(by).is_finite())
-    ordered = finite.sort(by, descending=True, maintain_order=True)
-    return ordered.unique(list(side.keys), keep="first", maintain_order=True)
+    # Sorted without the columns that no one compares, as there may be a million rows.
+    named = rows.select(*{by, *side.keys}).with_row_index("_row")
+    ordered = named.filter(pl.col(by).is_finite()).sort(by, descending=True, maintain_order=True)
+    return rows[ordered.unique(side.keys, keep="first", maintain_order=True)["_row"]]
 
 
 def _with_break_even(rows: pl.DataFrame) -> pl.DataFrame:
@@ -196,8 +198,8 @@ def _figures(
 ) -> tuple[list[Figure], dict[str, Rows]]:
     from dse.report.charts import procurement as charts
 
-    names = sorted(set(outcome.results[side.column].drop_nulls()))
-    formats = sorted(set(outcome.results["precision"].drop_nulls()))
+    names = distinct(outcome.results[side.column])
+    formats = distinct(outcome.results["precision"])
     figures: list[Figure] = []
     datasets: dict[str, Rows] = {}
     stairs = staircase(outcome.results, side)

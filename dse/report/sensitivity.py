@@ -35,9 +35,11 @@ def sensitivity(outcome: Outcome, about: Subject) -> Part | None:
     if feasible.is_empty():
         return None
     asked = compared(outcome, feasible)
-    within = pl.col("context").is_in(asked.contexts)
-    outcome = replace(outcome, results=outcome.results.filter(within))
-    every = panels(outcome, about, feasible.filter(within), asked)
+    if not outcome.results["context"].is_in(asked.contexts).all(ignore_nulls=False):
+        within = pl.col("context").is_in(asked.contexts)
+        outcome = replace(outcome, results=outcome.results.filter(within))
+        feasible = feasible.filter(within)
+    every = panels(outcome, about, feasible, asked)
     found = [each for each in every if each.rows]
     if not found:
         return None

@@ -14,6 +14,7 @@ from dse.report.subject import Subject
 __all__ = [
     "Table",
     "amount",
+    "distinct",
     "front_table",
     "funnel_rows",
     "markdown",
@@ -91,8 +92,18 @@ def telling(frame: pl.DataFrame, *among: pl.DataFrame) -> list[str]:
         name
         for name in words
         if name in ("gpu", "layout")
-        or len({v for each in (frame, *among) if name in each for v in each[name].unique()}) > 1
+        or len({v for each in (frame, *among) if name in each for v in _two(each[name])}) > 1
     ]
+
+
+def _two(values: pl.Series) -> pl.Series:
+    """Two different values, or the only one: a load may have a million."""
+    return values.unique().head(2)
+
+
+def distinct(values: pl.Series) -> list[Any]:
+    """The values other than null, sorted."""
+    return values.drop_nulls().unique().sort().to_list()
 
 
 def varied(columns: Iterable[str]) -> list[str]:

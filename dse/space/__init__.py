@@ -3,6 +3,7 @@
 from dse.space.blocks import Block
 from dse.space.enumerate import (
     Size,
+    axis_sizes,
     block_points,
     block_structures,
     blocks,
@@ -21,6 +22,7 @@ __all__ = [
     "Size",
     "Space",
     "Structure",
+    "axis_sizes",
     "block_points",
     "block_structures",
     "blocks",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -23,6 +23,7 @@ from dse.space.words import NUMERIC
 
 __all__ = [
     "Size",
+    "axis_sizes",
     "block_points",
     "block_structures",
     "blocks",
@@ -104,11 +105,15 @@ def points(space: Space, chosen: Iterable[Structure]) -> pl.LazyFrame:
     return pl.concat(frames, how="diagonal_relaxed")
 
 
-def size(space: Space, catalog: Catalog) -> Size:
-    """Count a space's points and structures, in all and by branch, and the values of its axes."""
+def size(space: Space, catalog: Catalog, *, seen: Callable[[Block], None] | None = None) -> Size:
+    """Count a space's points and structures, in all and by branch, and the values of its axes;
+    `seen` is given each block on the way, as making one is most of the work.
+    """
     structural = dict.fromkeys((branch.name for branch in space.branches), 0)
     counted = dict.fromkeys(structural, 0)
     for block in Blocks(space, catalog):
+        if seen is not None:
+            seen(block)
         name = block.branch.name
         rows, n_points = _count(space, block)
         structural[name] += rows
@@ -116,7 +121,7 @@ def size(space: Space, catalog: Catalog) -> Size:
     return Size(
         n_points=sum(counted.values()),
         n_structural=sum(structural.values()),
-        axes={branch.name: _axes(branch) for branch in space.branches},
+        axes={branch.name: axis_sizes(branch) for branch in space.branches},
         branches=counted,
     )
 
@@ -258,7 +263,7 @@ def _with_concurrency(frame: pl.LazyFrame) -> pl.LazyFrame:
     return frame.with_columns((pl.col("batch") * pl.col("n_replicas")).alias("concurrency"))
 
 
-def _axes(branch: Branch) -> dict[str, int]:
+def axis_sizes(branch: Branch) -> dict[str, int]:
     """Return the number of values of each axis of a branch, by name."""
     found = {"+".join(each.names): len(each.rows) for each in branch.dimensions}
     for role, degrees in branch.degrees.items():

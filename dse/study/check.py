@@ -15,8 +15,9 @@ from dse.pareto import OBJECTIVES
 from dse.space import Size, Space, load_space, size, structures
 from dse.space.blocks import Blocks
 from dse.space.refused import refusal
-from dse.study.predict import predict
+from dse.study.predict import Legal, predict
 from dse.study.read import STUDY_KEYS, load_study
+from dse.study.room import axes_of, most_survivors, narrower
 from dse.study.study import Study
 
 __all__ = ["check", "is_study", "notes_of", "unsupported"]
@@ -98,11 +99,14 @@ def unsupported(study: Study) -> list[str]:
 
 
 def _of_study(study: Study) -> dict[str, Any]:
-    found = _sized("study", study.space, size(study.space, study.catalog))
+    legal = Legal(study)
+    predicted: dict[str, Any] | None = None
     try:
-        predicted: dict[str, Any] | None = asdict(predict(study))
+        counted = size(study.space, study.catalog, seen=legal.add)
+        predicted = asdict(predict(study, legal))
     except DseError:
-        predicted = None
+        counted = size(study.space, study.catalog)
+    found = _sized("study", study.space, counted)
     empty = [] if found["n_points"] else ["no point satisfies the conditions"]
     refused = []
     if predicted is not None and 0 < found["n_points"] == predicted["n_illegal"]:
@@ -115,8 +119,20 @@ def _of_study(study: Study) -> dict[str, Any]:
         "predicted": predicted,
         "refused": refused,
         "unsupported": unsupported(study),
-        "notes": [*empty, *notes_of(study)],
+        "notes": [*empty, *_crowded(study, legal.n_legal), *notes_of(study)],
     }
+
+
+def _crowded(study: Study, n_legal: int) -> list[str]:
+    """What a run will say where walls do not leave far fewer than the legal points."""
+    most = most_survivors()
+    if n_legal <= most:
+        return []
+    return [
+        f"of {n_legal:,} legal points this machine's free memory holds {most:,} "
+        f"({most / n_legal:.1%}): dse run stops where walls and screens leave more; "
+        + narrower(axes_of(study.space))
+    ]
 
 
 def _refused(study: Study) -> list[dict[str, Any]]:

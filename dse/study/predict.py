@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
-from dse.space import numeric
+from dse.space import Block, numeric
 from dse.space.blocks import Blocks
 from dse.study.asked import Load
 from dse.study.study import Study
 
-__all__ = ["SHARES", "Prediction", "predict", "predicted_s"]
+__all__ = ["SHARES", "Legal", "Prediction", "predict", "predicted_s"]
 
 SHARES = {"bound": (0.02, 0.2), "exhaustive": (1.0, 1.0), "optuna": (1.0, 1.0)}
 """The share of the legal points that a method simulates, from little to much."""
@@ -38,9 +38,41 @@ class Prediction:
     cpu_s: tuple[float, float]
 
 
-def predict(study: Study) -> Prediction:
-    """Return the cost of answering `study` without any result at hand."""
-    n_legal, n_illegal, seconds = _legal(study)
+@dataclass(slots=True)
+class Legal:
+    """The legal and the illegal points of the blocks added, and the CPU seconds that simulating all
+    of the former takes. Legality does not depend on numeric axes, so structures are counted and
+    multiplied.
+    """
+
+    study: Study
+    n_legal: int = 0
+    n_illegal: int = 0
+    seconds: float = 0.0
+    _known: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def add(self, block: Block) -> None:
+        """Count one block of the study's space."""
+        name = block.branch.name
+        inner = numeric(self.study.space, name)
+        n_rows, legal = block.rows().height, block.legal()
+        self.n_illegal += (n_rows - legal.height) * inner.height
+        self.n_legal += legal.height * inner.height
+        for replicas, count in legal.group_by("n_replicas").len().iter_rows():
+            if (name, replicas) not in self._known:
+                self._known[name, replicas] = _seconds(self.study, inner, replicas)
+            self.seconds += count * self._known[name, replicas]
+
+
+def predict(study: Study, legal: Legal | None = None) -> Prediction:
+    """Return the cost of answering `study` without any result at hand; `legal` has all its blocks,
+    if they are counted already.
+    """
+    if legal is None:
+        legal = Legal(study)
+        for block in Blocks(study.space, study.catalog):
+            legal.add(block)
+    n_legal, n_illegal, seconds = legal.n_legal, legal.n_illegal, legal.seconds
     low, high = SHARES[study.search.method]
     runs = study.search.seeds * (PROBES if study.is_load_searched else 1)
     mean_s = seconds / n_legal if n_legal else 0.0
@@ -75,23 +107,6 @@ def _in_flight(study: Study) -> pl.Expr:
     """Return the requests that decode together, or a usual number where the load does not say."""
     closed = study.load in {"closed_loop", "concurrency"}
     return pl.col("concurrency").cast(pl.Float64) if closed else pl.lit(IN_FLIGHT)
-
-
-def _legal(study: Study) -> tuple[int, int, float]:
-    """Return the legal and the illegal points, and the seconds that simulating all of them takes.
-
-    Legality does not depend on numeric axes, so structures are counted and multiplied.
-    """
-    n_legal = n_illegal = 0
-    seconds = 0.0
-    for block in Blocks(study.space, study.catalog):
-        inner = numeric(study.space, block.branch.name)
-        n_rows, legal = block.rows().height, block.legal()
-        n_illegal += (n_rows - legal.height) * inner.height
-        n_legal += legal.height * inner.height
-        for replicas, count in legal.group_by("n_replicas").len().iter_rows():
-            seconds += count * _seconds(study, inner, replicas)
-    return n_legal, n_illegal, seconds
 
 
 def _seconds(study: Study, inner: pl.DataFrame, replicas: int) -> float:
