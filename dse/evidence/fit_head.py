@@ -51,7 +51,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitSettings:
-    """How a head is fitted; the defaults are what the shipped coefficients use."""
+    """How a head is fitted; the defaults are what most shipped coefficients use."""
 
     hidden: tuple[int, int] = (32, 32)
     steps: int = 6000
