@@ -177,8 +177,27 @@ def test_the_head_is_bounded_whatever_its_outputs(
 def test_beyond_the_measured_range_efficiency_stays() -> None:
     layers = tuple(np.full(shape, 0.3, np.float32) for shape in ((1, 2), 2, (2, 2), 2, (2, 4), 4))
     head = Head(layers=layers, bounds=np.array([[0.0], [1.0]], dtype=np.float32))
-    at_edge, beyond = head.outputs(np.array([[1.0], [9.0]], dtype=np.float32))
+    at_edge, beyond = head.outputs(np.array([[1.0], [9.0]], dtype=np.float32))[0]
     assert np.array_equal(at_edge, beyond)
+
+
+def test_networks_price_by_the_geometric_mean_of_their_times() -> None:
+    """And no share of it is below its limit, which a blend of several GPUs' shares relies on."""
+    rng = np.random.default_rng(0)
+    networks = [
+        tuple(
+            rng.normal(size=shape).astype(np.float32) for shape in ((2, 3), 3, (3, 3), 3, (3, 4), 4)
+        )
+        for _ in range(3)
+    ]
+    limits, features = rng.uniform(0.0, 1e-4, (3, 5000)), rng.normal(size=(2, 5000))
+    terms = Terms(flop_s=limits[0], hbm_s=limits[1], soft_s=limits[2], features=tuple(features))
+    each = [Head(layers=layers).seconds(terms) for layers in networks]
+    several = Head(layers=networks[0], others=tuple(networks[1:]))
+    assert several.seconds(terms) == pytest.approx(np.prod(each, axis=0) ** (1 / 3), rel=1e-5)
+    shares = several.shares(terms)
+    assert (shares.flop >= limits[0]).all()
+    assert (shares.hbm >= limits[1]).all()
 
 
 def test_many_query_heads_of_a_kv_head_leave_the_kernel_that_shares_them() -> None:
@@ -238,7 +257,9 @@ def test_a_table_survives_writing_and_reading(tmp_path: object) -> None:
         np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
         for shape in ((2, 3), (3,), (3, 3), (3,), (3, 4), (4,))
     )
-    head = Head(layers=layers, bounds=np.array([[0, 0], [1, 2]], dtype=np.float32))
+    other = tuple(layer + 1.0 for layer in layers)
+    bounds = np.array([[0, 0], [1, 2]], dtype=np.float32)
+    head = Head(layers=layers, bounds=bounds, others=(other,))
     each = KernelSlice.encode(
         head, family="gemm", variant="bf16", engine="vllm", version="1", implementation="x",
         compute="bf16", d_heads=(), n_rows=5, low=0.9, high=1.1,
@@ -254,6 +275,8 @@ def test_a_table_survives_writing_and_reading(tmp_path: object) -> None:
     assert found == each
     for was, now in zip(head.layers, found.head.layers, strict=True):
         assert np.array_equal(was, now)
+    for networks, was in zip(found.head.others, head.others, strict=True):
+        assert all(np.array_equal(*pair) for pair in zip(networks, was, strict=True))
 
 
 def test_the_engine_asked_for_decides_the_slice() -> None:
