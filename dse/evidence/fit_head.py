@@ -6,7 +6,7 @@ standardisation is folded into the first layer; a feature that never varied gets
 cannot extrapolate.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -51,19 +51,31 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitSettings:
-    """How a head is fitted; the defaults are what the shipped coefficients use."""
+    """How a head is fitted: `networks` of it from as many seeds; each step shrinks the weights by
+    the share `decay` of its rate.
+    """
 
     hidden: tuple[int, int] = (32, 32)
     steps: int = 6000
     batch_rows: int = 256
     learning_rate: float = 1.5e-2
     huber: float = 0.04
+    decay: float = 0.0
+    networks: int = 1
     seed: int = 0
     start: tuple[float, float, float, float] = (0.8, 0.8, 0.8, 1.2)
 
 
 def fit(samples: Samples, settings: FitSettings = FitSettings()) -> Head:
     """A head fitted to `samples`; deterministic for a seed."""
+    seeds = range(settings.seed, settings.seed + settings.networks)
+    first, *others = (_network(samples, replace(settings, seed=seed)) for seed in seeds)
+    bounds = np.stack([samples.features.min(axis=0), samples.features.max(axis=0)])
+    return Head(layers=first, bounds=bounds.astype(np.float32), others=tuple(others))
+
+
+def _network(samples: Samples, settings: FitSettings) -> tuple[Array, ...]:
+    """Weights and biases of one network."""
     rng = np.random.default_rng(settings.seed)
     mean, scale = _standard(samples.features)
     inputs = ((samples.features - mean) * scale).astype(np.float32)
@@ -82,16 +94,15 @@ def fit(samples: Samples, settings: FitSettings = FitSettings()) -> Head:
         optimiser.step(_gradient(layers, inputs[rows], needs[rows], target[rows], settings.huber))
     first = layers[0] * scale[:, None]
     folded = [first, layers[1] - mean @ first, *layers[2:]]
-    bounds = np.stack([samples.features.min(axis=0), samples.features.max(axis=0)])
-    return Head(
-        layers=tuple(np.asarray(layer, dtype=np.float32) for layer in folded),
-        bounds=bounds.astype(np.float32),
-    )
+    return tuple(np.asarray(layer, dtype=np.float32) for layer in folded)
 
 
 def predict(head: Head, samples: Samples) -> Array:
     """Seconds that `head` gives the rows of `samples`."""
-    return mix(samples.needs, head.outputs(samples.features.astype(np.float32)).astype(float))
+    found = head.outputs(samples.features.astype(np.float32))
+    logs = [np.log(mix(samples.needs, each.astype(float))) for each in found]
+    seconds: Array = np.exp(sum(logs) / len(logs))
+    return seconds
 
 
 def mix(needs: Array, outputs: Array) -> Array:
@@ -159,6 +170,8 @@ class _Adam:
         self._settings = settings
         self._mean = np.zeros_like(self._flat)
         self._square = np.zeros_like(self._flat)
+        kept = [np.full(layer.size, settings.decay * (layer.ndim > 1)) for layer in layers]
+        self._decay = np.concatenate(kept).astype(np.float32)
         self._step = 0
 
     def step(self, gradients: list[Array]) -> None:
@@ -171,3 +184,5 @@ class _Adam:
         self._square += 0.01 * (gradient * gradient - self._square)
         spread = np.sqrt(self._square * (1.0 / (1.0 - 0.99**self._step))) + 1e-8
         self._flat -= (rate / (1.0 - 0.9**self._step)) * self._mean / spread
+        if self._settings.decay:
+            self._flat -= rate * self._decay * self._flat  # of weights, not of biases

@@ -171,14 +171,22 @@ def test_the_fit_recovers_a_simple_world() -> None:
 def test_a_fit_is_repeatable_and_ignores_a_feature_that_never_varies() -> None:
     part = world_slice()
     samples = samples_of(part, worlds.gpu())
-    quick = FitSettings(hidden=(4, 4), steps=50)
+    quick = FitSettings(hidden=(4, 4), steps=50, networks=2)
     one, two = fit(samples, quick), fit(samples, quick)
-    for a, b in zip(one.layers, two.layers, strict=True):
+    for a, b in zip((*one.layers, *one.others[0]), (*two.layers, *two.others[0]), strict=True):
         assert np.array_equal(a, b)
+    assert not np.array_equal(one.layers[0], one.others[0][0]), "another seed"
     constant = samples.features.std(axis=0) < 1e-6
     assert constant.any()
     assert not one.layers[0][constant].any()
     assert predict(one, samples).shape == samples.seconds.shape
+
+
+def test_decay_shrinks_what_the_rows_do_not_ask_for() -> None:
+    samples = samples_of(world_slice(), worlds.gpu())
+    free = fit(samples, FitSettings(hidden=(4, 4), steps=300))
+    held = fit(samples, FitSettings(hidden=(4, 4), steps=300, decay=1.0))
+    assert np.abs(held.layers[2]).sum() < 0.8 * np.abs(free.layers[2]).sum()
 
 
 def test_impossible_rows_are_dropped_and_host_bound_sweeps_excluded() -> None:

@@ -1,7 +1,7 @@
 """Reads fitted kernel coefficients: one JSON file a GPU, heads decoded on first use.
 
 A file holds provenance and *slices*: one implementation of one family in one number format. The
-network of a slice is base64 of little-endian float32, layer after layer; there is no pickle.
+networks of a slice are base64 of little-endian float32, layer after layer; there is no pickle.
 """
 
 import json
@@ -32,7 +32,7 @@ class KernelSlice:
     `compute` is the format of its arithmetic, `d_heads` the head sizes it was measured on (empty
     where there are none), `n_rows` the rows of the fit, `low` and `high` the factors of its 80%
     residual interval on held-out shapes. `busy_share` is the median of roofline over measured time
-    where the roofline takes 20 µs or more.
+    where the roofline takes 20 µs or more. `networks` of the same `sizes` follow one another.
     """
 
     family: str
@@ -48,6 +48,7 @@ class KernelSlice:
     sizes: tuple[int, ...]
     weights: str
     busy_share: float = 1.0
+    networks: int = 1
 
     @property
     def is_fallback(self) -> bool:
@@ -61,22 +62,31 @@ class KernelSlice:
         """The decoded head."""
         flat = np.frombuffer(b64decode(self.weights), dtype="<f4")
         start = 2 * self.sizes[0]
-        bounds, layers = flat[:start].reshape(2, -1), []
+        bounds = flat[:start].reshape(2, -1)
+        first, *others = (self._layers(part) for part in np.split(flat[start:], self.networks))
+        return Head(layers=first, bounds=bounds, others=tuple(others))
+
+    def _layers(self, flat: Any) -> tuple[Any, ...]:
+        """Weights and biases of one network."""
+        layers, start = [], 0
         for rows, columns in zip(self.sizes[:-1], self.sizes[1:], strict=True):
             layers.append(flat[start : start + rows * columns].reshape(rows, columns))
             start += rows * columns
             layers.append(flat[start : start + columns])
             start += columns
-        return Head(layers=tuple(layers), bounds=bounds)
+        return tuple(layers)
 
     @classmethod
     def encode(cls, head: Head, **facts: Any) -> "KernelSlice":
         """A slice that holds `head` and the other fields given."""
         if head.bounds is None:
             raise ValueError("a fitted head states the range it was fitted on")
-        flat = np.concatenate([part.ravel() for part in (head.bounds, *head.layers)]).astype("<f4")
+        networks = (head.layers, *head.others)
+        parts = (head.bounds, *(layer for layers in networks for layer in layers))
+        flat = np.concatenate([part.ravel() for part in parts]).astype("<f4")
         sizes = (head.layers[0].shape[0], *(bias.shape[0] for bias in head.layers[1::2]))
-        return cls(sizes=sizes, weights=b64encode(flat.tobytes()).decode(), **facts)
+        weights = b64encode(flat.tobytes()).decode()
+        return cls(sizes=sizes, weights=weights, networks=len(networks), **facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,4 +195,5 @@ def _slice(data: Mapping[str, Any]) -> KernelSlice:
 
 def _fields(each: KernelSlice) -> dict[str, Any]:
     names: Sequence[str] = tuple(KernelSlice.__dataclass_fields__)
-    return {name: getattr(each, name) for name in names}
+    several = each.networks > 1  # one is not stated
+    return {name: getattr(each, name) for name in names if several or name != "networks"}

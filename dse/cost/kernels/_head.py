@@ -3,7 +3,8 @@
 ``t = t_launch + ‖ flop_s/e_c, hbm_s/e_m, soft_s/e_s ‖_p`` with every ``e = sigmoid(logit) < 1``.
 The p-norm is never below its largest term: the roofline bounds the time whatever the coefficients
 (bounded heads: NeuSight, arXiv:2407.13853; KernelSight-LM, arXiv:2606.28565). The four outputs come
-from a tanh network with two small hidden layers, or are constants.
+from a tanh network with two small hidden layers, or are constants. Several networks of one kernel,
+fitted from different seeds, price it by the geometric mean of their times.
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ NORM = 4  # p of the norm: 1 would add the resources, infinity overlap them perf
 LAUNCH_UNIT_S = 1e-6
 NOTHING_S = 1e-15
 MAX_OUTPUT = 7.0  # efficiencies stay within 0.1% and 99.9%, launches within 1 ns and 1.1 ms
+BLOCK_ROWS = 2048  # rows whose hidden layers stay in the cache of a core
 
 
 class Shares(NamedTuple):
@@ -40,11 +42,13 @@ class Head:
     `layers` is weights (inputs × outputs), bias, weights, bias, …; the last bias has four entries:
     the logits of `e_c`, `e_m` and `e_s`, and the logarithm of the launch time in µs. With the last
     bias alone the efficiencies are constants. `bounds` (2 × features) is the range that was
-    measured: beyond it the efficiencies stay what they are at its edge.
+    measured: beyond it the efficiencies stay what they are at its edge. `others` are the layers of
+    further networks of the same sizes and bounds.
     """
 
     layers: tuple[Array, ...]
     bounds: Array | None = None
+    others: tuple[tuple[Array, ...], ...] = ()
 
     @classmethod
     def constant(
@@ -63,19 +67,32 @@ class Head:
             fixed = np.clip(self.layers[0].astype(float), -MAX_OUTPUT, MAX_OUTPUT)
             return slowed(terms, fixed, transfer)
         shape = np.broadcast_shapes(np.shape(terms.flop_s), *map(np.shape, terms.features))
-        outputs = self.outputs(stack(terms.features, shape))
-        return slowed(terms, outputs.reshape(*shape, 4), transfer)
+        each = self.outputs(stack(terms.features, shape))
+        return average([slowed(terms, found.reshape(*shape, 4), transfer) for found in each])
 
     def seconds(self, terms: Terms) -> Any:
         """Seconds of the kernels that `terms` describes, in their common shape."""
         return total(self.shares(terms))
 
-    def outputs(self, features: Array) -> Array:
-        """The four outputs of each row of `features` (rows × features), clipped."""
-        hidden = features if self.bounds is None else np.clip(features, *self.bounds)
-        for weights, bias in zip(self.layers[:-2:2], self.layers[1:-2:2], strict=True):
-            hidden = np.tanh(hidden @ weights + bias)
-        return np.clip(hidden @ self.layers[-2] + self.layers[-1], -MAX_OUTPUT, MAX_OUTPUT)
+    def outputs(self, features: Array) -> list[Array]:
+        """The four outputs of each row of `features` (rows × features), clipped, by network."""
+        networks = (self.layers, *self.others)
+        found = [np.empty((len(features), 4), dtype=np.float32) for _ in networks]
+        for start in range(0, len(features), BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
+            some = features[rows] if self.bounds is None else np.clip(features[rows], *self.bounds)
+            for layers, out in zip(networks, found, strict=True):
+                _forward(layers, some, out[rows])
+        return found
+
+
+def _forward(layers: tuple[Array, ...], hidden: Array, out: Array) -> None:
+    """What a network makes of the rows of `hidden`, clipped, into `out`."""
+    for weights, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
+        hidden = hidden @ weights
+        hidden += bias
+        np.tanh(hidden, out=hidden)
+    np.clip(hidden @ layers[-2] + layers[-1], -MAX_OUTPUT, MAX_OUTPUT, out=out)
 
 
 def slowed(terms: Terms, outputs: Array, transfer: Transfer | None = None) -> Shares:
@@ -97,8 +114,9 @@ def slowed(terms: Terms, outputs: Array, transfer: Transfer | None = None) -> Sh
 def total(parts: Shares) -> Any:
     """Seconds of a kernel: its launch and the p-norm of its resources."""
     largest = np.maximum(np.maximum(parts.flop, parts.hbm), np.maximum(parts.soft, NOTHING_S))
-    norm = sum((each / largest) ** NORM for each in parts[:3]) ** (1.0 / NORM)
-    return parts.launch + largest * norm
+    # Squares and square roots: `pow` would take longer than a network.
+    squares = [np.square(each / largest) for each in parts[:3]]
+    return parts.launch + largest * np.sqrt(np.sqrt(sum(each * each for each in squares)))
 
 
 def blend(opinions: Sequence[Shares], weights: Sequence[Sequence[float]]) -> Shares:
@@ -115,6 +133,20 @@ def blend(opinions: Sequence[Shares], weights: Sequence[Sequence[float]]) -> Sha
         ]
         means.append(np.exp(sum(logs)))
     return Shares(*means)
+
+
+def average(found: Sequence[Shares]) -> Shares:
+    """Shares whose time is the geometric mean of the times of `found`: the geometric mean of each
+    share, times what the norm lost by it. A norm is convex in the logarithms of its terms, so that
+    factor is at least one, and shares stay above their limits.
+    """
+    if len(found) == 1:
+        return found[0]
+    each = 1.0 / len(found)
+    mean = blend(found, [(each,) * 4] * len(found))
+    seconds = np.exp(sum(each * np.log(total(one)) for one in found))
+    lost = seconds / total(mean)
+    return Shares(*(share * lost for share in mean))
 
 
 def stack(features: Sequence[Any], shape: tuple[int, ...]) -> Array:
