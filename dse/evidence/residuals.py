@@ -317,20 +317,22 @@ latter is 8.0%; without DeepSeek-R1 on MI300X and MI325X, for which there are no
 6.4%. A profile for those engines would be a fit to the rows of one source, a factor for that GPU
 and model a fudge: neither was made.
 
-## GEMM: what would bring it within its targets
+## GEMM: what brought it within its targets
 
-On the shapes held out GEMM errs by 2.6% (median) and 4.2% (mean), aimed at are 2.5% and 4%. Eight
-slices, mostly poor ones, were fitted in other ways, a sixth of the shapes that a fit sees held out
-too (mean, median there; today's way 5.3%, 3.7%): Huber's bound at 0.02 5.3%, 3.5%; weight decay
-5.3%, 3.6%; a lower rate, or averaged weights, nothing; two to four networks averaged in log time
-5.2%, 3.5% to 5.1%, 3.4%. Four of them with the bound at 0.02 (5.3%, 3.2%): features of clusters of
-two SMs, split k, more tiles, steps of m nothing; one network of 64 units 5.2%, 3.2%; two of
-48 with decay 5.1%, 3.0%, and 5.2%, 3.2% instead of 5.5%, 3.5% on the shapes held out. By that share
-all slices together would be within both targets: an extrapolation from these and from the seven
-slices of L40S (their mean 4.9 to 4.5%). A fit takes three times as long, 5.2e5 prices/s instead of
-7.1e5 are left, and no such coefficients ship. Shapes that a fit saw err nearly as much (4.9% and
-5.5%): what is left is mostly between neighbouring m, 4 to 7% (standard deviation) in those slices,
-where vLLM's FP8 on a B200 has times a factor of two apart.
+On the shapes held out GEMM errs by 2.4% (median) and 3.9% (mean), aimed at are 2.5% and 4%; one
+network of 32 units with Huber's bound at 0.04 erred by 2.6% and 4.2%. Now a kernel of a GPU's own
+table is priced by two networks of 48 units, averaged in log time, fitted with the bound at 0.02 and
+weight decay. That was chosen on eight slices, mostly poor ones, with a sixth of the shapes that a
+fit sees held out too (mean, median there; one network of 32 5.3%, 3.7%): the bound alone 5.3%,
+3.5%; decay alone 5.3%, 3.6%; a lower rate, or averaged weights, nothing; two to four networks 5.2%,
+3.5% to 5.1%, 3.4%. Four of them with the bound at 0.02 (5.3%, 3.2%): features of clusters of two
+SMs, split k, more tiles, steps of m nothing; one network of 64 units 5.2%, 3.2%; two of 48 with
+decay 5.1%, 3.0%. Every slice was then fitted so: the mean fell on each of the nine GPUs, by 0.2 to
+0.4 points. Another GPU is priced by the first network alone: both err as much within 0.2 points
+(median 15.0% instead of 15.1% without data-centre Blackwell) and would leave 0.6 of the prices per
+second. Shapes that a fit saw err nearly as much: what is left is mostly between neighbouring m, 4
+to 7% (standard deviation) in the poor slices, where vLLM's FP8 on a B200 has times a factor of two
+apart.
 """
 
 

@@ -8,7 +8,7 @@ fitted from different seeds, price it by the geometric mean of their times.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +58,13 @@ class Head:
         logits = [np.log(e / (1.0 - e)) for e in (compute, memory, soft)]
         bias = [*logits, np.log(launch_s / LAUNCH_UNIT_S)]
         return cls(layers=(np.asarray(bias, dtype=np.float32),))
+
+    @property
+    def alone(self) -> "Head":
+        """The first network by itself: further ones average out noise, a fraction of what carrying
+        an efficiency to another GPU errs by, and cost as much again.
+        """
+        return replace(self, others=()) if self.others else self
 
     def shares(self, terms: Terms, transfer: Transfer | None = None) -> Shares:
         """What each resource and the launch take, in the common shape of `terms`; `transfer` where

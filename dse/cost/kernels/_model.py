@@ -157,7 +157,7 @@ class FittedKernels:
         shares = [weight / sum(raw) for weight in raw]
         parts = [
             Part(
-                head=each.head,
+                head=each.head.alone,
                 compute=each.compute,
                 transfer=self._transfer(table, wanted.variant),
                 weights=(*(3 * ((1.0 - prior) * share,)), share),
