@@ -2,6 +2,8 @@
 
 import shlex
 import sys
+from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,6 +107,12 @@ def _failure(outcome: "Outcome") -> DseError | None:
     """What is wrong with an answer, if anything."""
     if not outcome.certificate.get("valid", True):
         return DseError("a result beat its own bound: the certificate is void (our defect)")
+    if not outcome.front.height and outcome.n_open:
+        return InfeasibleError(
+            "nothing that was simulated meets the SLO and the constraints; "
+            f"{outcome.n_open:,} survivors were not simulated, as the budget was spent",
+            "raise search.budget: what was simulated is stored",
+        )
     if not outcome.front.height:
         return InfeasibleError(
             "nothing meets the SLO and the constraints; near misses are listed",
@@ -137,9 +145,7 @@ def document(ran: "Ran", page: Path | None) -> dict[str, Any]:
         "front": front,
         "best": front[0] if front else None,
         "near_misses": [_slim(row) for row in outcome.near_misses.iter_rows(named=True)],
-        "certificate": {
-            key: outcome.certificate[key] for key in ("valid", "statement", "method", "tolerance")
-        },
+        "certificate": _certificate(outcome.certificate),
         "notes": list(outcome.notes),
         "report": None if page is None else str(page),
         "store": str(ran.store),
@@ -147,6 +153,16 @@ def document(ran: "Ran", page: Path | None) -> dict[str, Any]:
         "cpu_s": ran.cpu_s,
         "wall_s": ran.wall_s,
         "peak_rss_bytes": ran.peak_rss_bytes,
+    }
+
+
+def _certificate(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """What a search proved; `n_left` undecided points beat the front by `gap` at most (null: no
+    limit is known).
+    """
+    named = ("valid", "statement", "method", "tolerance", "n_left")
+    return {key: whole[key] for key in named} | {
+        "gap": whole["gap"] if isfinite(whole["gap"]) else None
     }
 
 

@@ -63,7 +63,7 @@ def answer(outcome: Outcome, subject: Subject) -> Answer:
     if best is None:
         return Answer(
             feasible=False,
-            title="Nothing is feasible",
+            title=f"Nothing{' simulated' if outcome.n_open else ''} is feasible",
             headline=_nothing(outcome, subject),
             reasons=(
                 ("What stopped them", tuple(stopped(outcome, subject))),
@@ -76,7 +76,7 @@ def answer(outcome: Outcome, subject: Subject) -> Answer:
     doubts = tuple(cautions(best, known, subject, rivals))
     return Answer(
         feasible=True,
-        title=f"Recommended: {_rule(subject)}",
+        title=f"Recommended: {_rule(subject)}{_among(outcome)}",
         headline=sentence(best),
         point_id=str(best["point_id"]),
         facts=tuple(_facts(best, subject, outcome.study.catalog, known)),
@@ -101,10 +101,20 @@ def _rule(subject: Subject) -> str:
     return f"the {extreme} {subject.first.title}"
 
 
+def _among(outcome: Outcome) -> str:
+    """Of what the answer is the best, where a budget left survivors undecided."""
+    return f" of {outcome.results.height:,} points simulated" if outcome.n_open else ""
+
+
 def _nothing(outcome: Outcome, subject: Subject) -> str:
-    n = outcome.funnel.n_candidates
     constraints = " and the study's constraints" if outcome.study.constraints else ""
-    return f"None of {n:,} candidates keeps {subject.slo_text()}{constraints}."
+    keeps = f"keeps {subject.slo_text()}{constraints}"
+    if outcome.n_open:
+        return (
+            f"None of {outcome.results.height:,} points simulated {keeps}; {outcome.n_open:,} that "
+            "were not may: the study's budget was spent."
+        )
+    return f"None of {outcome.funnel.n_candidates:,} candidates {keeps}."
 
 
 def _facts(best: Row, subject: Subject, catalog: Catalog, known: Bands) -> list[Fact]:

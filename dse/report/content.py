@@ -130,7 +130,7 @@ def _provenance(outcome: Outcome) -> Section:
 def _alerts(outcome: Outcome) -> Iterable[str]:
     if outcome.certificate and outcome.certificate.get("valid") is False:
         yield f"The certificate is void: {outcome.certificate.get('statement', '')}"
-    elif n_left := outcome.certificate.get("n_left", 0):
+    elif (n_left := outcome.certificate.get("n_left", 0)) and outcome.front.height:
         yield (
             f"This front is the best of what was simulated: {n_left:,} survivors were undecided "
             "when the study's budget was spent"

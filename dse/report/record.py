@@ -56,3 +56,9 @@ class Outcome:
     def best(self) -> Mapping[str, Any] | None:
         """The recommended row: first of the front; None when nothing is feasible."""
         return self.front.row(0, named=True) if self.front.height else None
+
+    @property
+    def n_open(self) -> int:
+        """Survivors that were neither simulated nor proved needless: the search ended before."""
+        decided = self.funnel.n_dropped_by_bound + self.results.height
+        return max(self.funnel.n_survivors - decided, 0)

@@ -66,9 +66,8 @@ def _funnel_line(outcome: Outcome) -> str:
     steps.append(f"{funnel.n_survivors:,} survivors")
     if funnel.n_dropped_by_bound:
         steps.append(f"{funnel.n_dropped_by_bound:,} dropped by bound")
-    n_open = funnel.n_survivors - funnel.n_dropped_by_bound - outcome.results.height
-    if n_open > 0:
-        steps.append(f"{n_open:,} not simulated")
+    if outcome.n_open:
+        steps.append(f"{outcome.n_open:,} not simulated")
     steps.append(_simulated(funnel, outcome.results.height))
     if funnel.n_failed:
         steps.append(f"{funnel.n_failed:,} failed")

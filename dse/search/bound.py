@@ -250,7 +250,7 @@ class _Open:
 
     def _spread(self, leads: Places) -> Places:
         """At most a round of leaders such that, as results lag behind bounds so far, each of the
-        others would be dropped by one of them; ties go to the earlier row.
+        others would be dropped by one of them; what drops most comes first, ties by row.
         """
         vectors = self.vectors[leads]
         lag = np.median(self.lag, axis=0) if len(self.lag) else np.zeros(vectors.shape[1])

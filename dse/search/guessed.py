@@ -68,7 +68,7 @@ class Guessed:
 
 def spread(vectors: Matrix, expected: Matrix, question: Question) -> Places:
     """The places of at most a round of rows such that, where results are as `expected`, each of the
-    others would be dropped by one of them by its vector; ties go to the earlier row.
+    others would be dropped by one of them by its vector: what drops most first, ties by row.
     """
     slack = np.log1p(question.tolerance)
     covers = (expected[:, None, :] <= vectors[None, :, :] + slack).all(axis=2)
@@ -82,5 +82,4 @@ def spread(vectors: Matrix, expected: Matrix, question: Question) -> Places:
         best = int(counts.argmax())
         chosen.append(best)
         open_ &= ~covers[best]
-    picked: Places = np.sort(np.array(chosen, dtype=np.int64))
-    return picked
+    return np.array(chosen, dtype=np.int64)

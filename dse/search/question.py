@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import Any
 
 import polars as pl
@@ -89,7 +90,7 @@ class Certificate:
 
     `tolerance` 0 is the exact front of the simulator at the study's replicates; None that nothing
     is proved about points that were not simulated. `n_left` were undecided when the budget was
-    spent, and by their bounds beat the front by `gap` at most. `tightness` gives per objective the
+    spent, and by their bounds beat the front by `gap` at most (infinity: nothing is known of that). `tightness` gives per objective the
     median and the 95th percentile of result ÷ bound (or its inverse where more is better), minus 1.
     """
 
@@ -124,10 +125,12 @@ class Certificate:
         failed = f"; {self.n_failed:,} failed and are not judged" if self.n_failed else ""
         dropped = f"{sum(self.n_dropped.values()):,} dropped by bound"
         if self.n_left:
+            may = "any of which may belong on it"
+            if isfinite(self.gap):
+                may = f"which by their bounds may beat it by up to {100 * self.gap:.3g}%"
             return (
                 f"the budget was spent before the front was proved: {simulated}, {dropped}, "
-                f"{self.n_left:,} undecided, which by their bounds may beat it by up to "
-                f"{100 * self.gap:.3g}%{failed}"
+                f"{self.n_left:,} undecided, {may}{failed}"
             )
         if self.tolerance is None:
             return f"{simulated}; nothing is proved about the others"

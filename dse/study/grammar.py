@@ -198,6 +198,11 @@ class Search:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise StudyError(f"{name} is {value}", "give 1 or more")
+        if self.budget is not None and self.method == "exhaustive":
+            raise StudyError(
+                "budget: exhaustive simulates every survivor",
+                "leave budget out (--set search.budget=null), or take method bound or optuna",
+            )
 
     @property
     def most(self) -> int | None:

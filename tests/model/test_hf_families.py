@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from dse.base.errors import UserError
 from dse.hardware import DType
+from dse.model.ffn.moe import MoE
 from dse.model.hf import model_from
 from dse.model.shard import WHOLE
 
@@ -128,3 +130,25 @@ def test_groups_of_experts_that_a_token_is_limited_to(
     config = ERNIE | {"n_group": 8, "topk_group": 4} | keys
     experts = model_from(config, name="grouped").layers[-1].ffn
     assert (experts.n_groups, experts.top_groups) == groups
+
+
+@pytest.mark.parametrize(
+    ("keys", "fault"),
+    [
+        ({"n_group": 8}, "missing key 'topk_group'"),
+        ({"n_group": 7, "topk_group": 3}, "experts in 7 groups"),
+        ({"n_group": 8, "topk_group": 9}, "9 of 8 groups"),
+    ],
+)
+def test_groups_that_no_router_could_choose_from_are_refused(
+    keys: dict[str, int], fault: str
+) -> None:
+    with pytest.raises(UserError, match=fault):
+        model_from(ERNIE | keys, name="grouped")
+
+
+@pytest.mark.parametrize("groups", [(0, 4), (8, 0), (-8, 4), (7, 3), (8, 9), (64, 4)])
+def test_a_layer_has_groups_that_hold_what_a_token_takes(groups: tuple[int, int]) -> None:
+    n_groups, top_groups = groups
+    with pytest.raises(UserError, match="groups"):
+        MoE(n_experts=64, top_k=8, d_expert=8, n_groups=n_groups, top_groups=top_groups)

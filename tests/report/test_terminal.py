@@ -55,3 +55,20 @@ def test_a_front_that_is_not_proved_is_said(made: Outcome) -> None:
     text = printed(replace(made, funnel=open_), 140)
     assert "1,234 not simulated" in text
     assert "not simulated" not in printed(made, 140)
+
+
+def undecided(made: Outcome) -> Outcome:
+    return replace(made, funnel=replace(made.funnel, n_survivors=made.funnel.n_survivors + 34))
+
+
+def test_the_best_of_what_a_budget_allowed_is_called_that(made: Outcome) -> None:
+    said = f"of {made.results.height:,} points simulated under"
+    assert said in printed(undecided(made), 140)
+    assert said not in printed(made, 140)
+
+
+def test_an_empty_front_proves_nothing_about_undecided_points(made: Outcome) -> None:
+    text = printed(undecided(replace(made, front=made.front.clear())), 140)
+    assert f"None of {made.results.height:,} points simulated keeps" in text
+    assert "34 that were not may" in " ".join(text.split())
+    assert "12,480 candidates keep" not in text

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dse.search import METHODS, Bound, Question
 from dse.search.dominance import beaten_by, costs, gap
 from dse.search.gather import optimistic
+from dse.search.guessed import spread
 from tests.search.worlds import THREE, TWO, World
 
 bound, exhaustive = METHODS["bound"], METHODS["exhaustive"]
@@ -140,6 +141,20 @@ def test_a_budget_ends_the_search_and_the_certificate_says_what_is_left(budget):
         assert (certificate.n_left, certificate.gap) == (0, 0.0)
         assert certificate.statement.startswith("the front is exact")
         assert points(found.front) == points(whole.front)
+
+
+def test_a_budget_takes_of_a_round_what_drops_most():
+    """A row that covers two others comes before an earlier one that covers none."""
+    vectors = np.array([[0.0, 9.0], [9.0, 0.0], [5.0, 5.0], [5.001, 5.001], [5.002, 5.002]])
+    asked = World(n=5).question(tolerance=0.0)
+    assert spread(vectors, vectors, asked).tolist() == [2, 0, 1]
+
+
+def test_without_a_feasible_point_no_limit_of_the_others_is_named():
+    world = World(n=300, looseness=(0.5, 0.05))
+    asked = world.question(tolerance=0.0, feasible=pl.lit(value=False), budget=3)
+    statement = bound(world.survivors, world.evaluate, asked).certificate.statement
+    assert statement.endswith("297 undecided, any of which may belong on it")
 
 
 def test_without_bounds_every_survivor_is_simulated():

@@ -48,6 +48,7 @@ def faults(path, **options) -> list[str]:
         ("price: {h100-sxm: []}", "the list of prices is empty"),
         ("search: {method: bond}", "did you mean bound?"),
         ("search: {seeds: 0}", "seeds is 0"),
+        ("search: {method: exhaustive, budget: 5}", "exhaustive simulates every survivor"),
         ("target: {req_per_s: 200 tok/s}", "target.req_per_s:"),
         ("catalog: [nowhere]", "no such catalog folder"),
         ("scenarios: {bad: [dear]}", "scenarios.bad.0: no override 'dear'"),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from dse.base.errors import UserError
 from dse.model.ffn._base import FFN
 from dse.model.ffn._routing import UNIFORM, Routing
 from dse.model.ops import ComputeOp, Elementwise, Gemm, GroupedGemm, Num, least
@@ -35,6 +36,11 @@ class MoE(FFN):
     n_groups: int = 1
     top_groups: int = 1
     kind: Literal["moe"] = "moe"
+
+    def __post_init__(self) -> None:
+        """Refuse groups from which no router could choose."""
+        if fault := group_fault(self.n_experts, self.top_k, self.n_groups, self.top_groups):
+            raise UserError(*fault)
 
     def widths(self) -> dict[str, int]:
         found = {"expert": self.d_expert, "experts": self.n_experts}
@@ -115,3 +121,18 @@ class MoE(FFN):
     ) -> Num:
         mean = routing.touched(m, self.n_experts, self.top_k) / shard.ep
         return mean * self._expert_elements(d_model, shard)
+
+
+def group_fault(
+    n_experts: int, top_k: int, n_groups: int, top_groups: int
+) -> tuple[str, str] | None:
+    """What is wrong with groups of experts, and what to give; None: a router can choose so."""
+    groups = f"{top_groups} of {n_groups} groups"
+    if not 1 <= top_groups <= n_groups:
+        return f"{groups} of experts", "give 1 ≤ top_groups ≤ n_groups"
+    if n_experts % n_groups:
+        return f"{n_experts} experts in {n_groups} groups", "give a number that divides the experts"
+    if top_k > top_groups * n_experts // n_groups:
+        what = f"{top_k} experts per token from {groups} of {n_experts} experts"
+        return what, "give more groups, or none at all"
+    return None

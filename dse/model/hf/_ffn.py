@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dse.model.ffn import FFN
 from dse.model.ffn.dense import Dense
-from dse.model.ffn.moe import MoE
+from dse.model.ffn.moe import MoE, group_fault
 from dse.model.hf._config import Config
 from dse.model.hf._recipes import Recipe
 
@@ -62,7 +62,7 @@ def moe(cfg: Config, recipe: Recipe) -> MoE:
     n_shared, d_shared = _shared(cfg, recipe, d_expert)
     method = cfg.get("topk_method")
     has_correction = method == "noaux_tc"
-    n_groups, top_groups = cfg.count("n_group", default=1), cfg.count("topk_group", default=1)
+    n_groups, top_groups = _groups(cfg, limited=method != "greedy")
     n_experts, top_k = cfg.count(*_EXPERTS), cfg.count(*_TOP_K)
     if top_k > n_experts:
         raise cfg.error(f"{top_k} experts per token of {n_experts}")
@@ -79,9 +79,21 @@ def moe(cfg: Config, recipe: Recipe) -> MoE:
         expert_bias=recipe.expert_bias,
         gated=recipe.gated,
         d_expert_model=cfg.count("moe_latent_size", "routed_expert_hidden_size", default=0) or None,
-        n_groups=1 if method == "greedy" else n_groups,
-        top_groups=1 if method == "greedy" else top_groups,
+        n_groups=n_groups,
+        top_groups=top_groups,
     )
+
+
+def _groups(cfg: Config, *, limited: bool) -> tuple[int, int]:
+    """Groups of experts, and of how many a token's experts come; (1, 1) without a limit."""
+    n_groups = cfg.count("n_group", default=1)
+    top_groups = cfg.count("topk_group", default=1 if n_groups == 1 or not limited else None)
+    if n_groups == 1 or not limited:
+        return 1, 1
+    n_experts, top_k = cfg.count(*_EXPERTS), cfg.count(*_TOP_K)
+    if fault := group_fault(n_experts, top_k, n_groups, top_groups):
+        raise cfg.error(*fault)
+    return n_groups, top_groups
 
 
 def is_moe(cfg: Config) -> bool:
