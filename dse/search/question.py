@@ -90,8 +90,9 @@ class Certificate:
 
     `tolerance` 0 is the exact front of the simulator at the study's replicates; None that nothing
     is proved about points that were not simulated. `n_left` were undecided when the budget was
-    spent, and by their bounds beat the front by `gap` at most (infinity: nothing is known of that). `tightness` gives per objective the
-    median and the 95th percentile of result ÷ bound (or its inverse where more is better), minus 1.
+    spent, and by their bounds beat the front by `gap` at most (infinity: nothing is known of it).
+    `tightness` gives per objective the median and the 95th percentile of result ÷ bound (or its
+    inverse where more is better), minus 1.
     """
 
     method: str
