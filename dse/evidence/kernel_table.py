@@ -41,7 +41,10 @@ def read_kernel_table(path: Path, gpu: str) -> Iterator[Slice]:
         raise UserError(f"{path}: no family {sorted(unknown)}", f"one of {', '.join(OPS)}")
     optional = {"version": "", "compute": ""}
     absent = {k: pl.lit(v) for k, v in optional.items() if k not in frame.columns}
-    frame = frame.with_columns(**absent).filter(pl.col("latency_us") > 0)
+    measured = frame["latency_us"].cast(pl.Float64, strict=False)
+    if bad := frame["latency_us"].filter(measured.is_null()).drop_nulls().to_list():
+        raise UserError(f"{path}: latency_us {bad[0]!r} is no number", "give microseconds")
+    frame = frame.with_columns(measured, **absent).filter(pl.col("latency_us") > 0)
     for (family,), part in frame.group_by("family", maintain_order=True):
         yield from _slices(path, gpu, str(family), part)
 
@@ -58,7 +61,12 @@ def _slices(path: Path, gpu: str, family: str, part: pl.DataFrame) -> Iterator[S
     keys = ["engine", "version", "implementation", "compute", *fixed]
     for values, some in part.group_by(keys, maintain_order=True):
         labels = dict(zip(keys, values, strict=True))
-        kept: dict[str, Any] = {name: _value(hints[name], labels[name]) for name in fixed}
+        try:
+            kept: dict[str, Any] = {name: _value(hints[name], labels[name]) for name in fixed}
+        except (ValueError, TypeError) as fault:
+            raise UserError(
+                f"{path}: {family}: {fault}", "give what the op's field takes"
+            ) from None
         op = record(**kept, **{name: some[name].cast(pl.Float64).to_numpy() for name in shapes})
         yield Slice(
             family=family,

@@ -268,3 +268,15 @@ def test_samples_take_rows() -> None:
     samples = samples_of(world_slice(), worlds.gpu())
     assert isinstance(samples, Samples)
     assert len(samples.take(np.array([1, 2, 3]))) == 3
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [("fast,64,8,8,bf16,bf16", "'fast' is no number"), ("20,64,8,8,bf17,bf16", "'bf17' is not")],
+)
+def test_a_row_that_cannot_be_read_is_named(tmp_path, row, fault):
+    head = "family,engine,implementation,latency_us,m,n,k,weights,activations"
+    path = tmp_path / "bad.csv"
+    path.write_text(f"{head}\ngemm,vllm,cublas,20,64,8,8,bf16,bf16\ngemm,vllm,cublas,{row}\n")
+    with pytest.raises(UserError, match=fault):
+        list(read_kernel_table(path, "unit"))
