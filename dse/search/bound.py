@@ -186,7 +186,8 @@ class _Open:
             lag = np.subtract(values, limits, where=np.isfinite(limits), out=np.zeros_like(limits))
             self.lag = np.vstack([self.lag, lag])
         if self.guessed is not None:
-            self.guessed.learn(self._places_of(able), values)
+            every = costs(found, self.question.objectives)
+            self.guessed.learn(known, every, found["feasible"].to_numpy())
         self.members, self.fresh = (
             np.vstack([self.members, values]),
             np.vstack([self.fresh, values]),

@@ -15,6 +15,7 @@ end of the run saves. A metric without such an argument is left null.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ class EngineBound:
         )
         curve = loop.curve if self.replicates == 1 else None
         return (
-            Bound(rung=LOOP_RUNG, of=loop, curve=curve, guess=loop.guess),
+            Bound(rung=LOOP_RUNG, of=loop, curve=curve, guess=partial(self._guess, loop)),
             Bound(rung=WORK_RUNG, of=self._by_work),
             Bound(rung=RUNG, of=self, checked=self._unproven),
         )
@@ -108,6 +109,20 @@ class EngineBound:
 
     def _by_work(self, points: pl.DataFrame) -> pl.DataFrame:
         return self._frame(points, is_laid_out=False)
+
+    def _guess(self, loop: LoopBound, points: pl.DataFrame) -> pl.DataFrame:
+        """Likely metrics; where a run's start is not measured nothing is proved, but as likely."""
+        if points.is_empty():
+            return loop.guess(points)
+        offered = self._asked((self.workload_of(points.row(0, named=True)), 0))
+        if offered is None or offered.means_cover_all:
+            return loop.guess(points)
+        whole = replace(loop, offered=self._as_if_measured, slo=self.slo)
+        return whole.guess(points, measures_burst=False)
+
+    def _as_if_measured(self, key: tuple[Workload, int]) -> Offered | None:
+        offered = self._asked(key)
+        return None if offered is None else replace(offered, means_cover_all=True)
 
     def _unproven(self, points: pl.DataFrame) -> pl.DataFrame:
         """The same without what shorter runs prove of attainment, which no objective reads."""

@@ -1,54 +1,69 @@
 """Who is likely on the front: guesses that decide what is simulated first, and nothing else."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from dse.pareto import lowest
-from dse.search.dominance import Matrix, Places, beaten_by, costs
+from dse.search.dominance import Flags, Matrix, Places, beaten_by, costs
 from dse.search.gather import optimistic
 from dse.search.question import Bound, Question
 
 _PART = 8192
+# Least strained survivors of the best of which a budget is spent, and how much of it at most.
+_NEAREST, _GUESSING = 64, 0.8
 
 
 @dataclass(slots=True, kw_only=True)
 class Guessed:
-    """Likely costs of the survivors at `places` (rising) that are likely feasible, and by how much
-    results missed them so far.
+    """Likely costs of the survivors at `places` (rising) and the `strain` on their SLO; and of
+    those simulated by how much results `missed` the costs, the strain where they were `tried` and
+    whether they were `able` to keep the SLO.
     """
 
     places: Places
     costs: Matrix
+    strain: Matrix
     missed: Matrix
+    tried: Matrix
+    able: Flags
 
     @classmethod
     def of(cls, survivors: pl.DataFrame, places: Places, question: Question) -> "Guessed | None":
-        """The guesses of the first bound that has any, of what it guesses to be feasible."""
+        """The guesses of the first bound that has any."""
         bound = next((each for each in question.bounds if each.guess is not None), None)
         if bound is None or bound.guess is None:
             return None
-        found, whose = [], []
+        found, strains, whose = [], [], []
         for start in range(0, len(places), _PART):
             part = places[start : start + _PART]
-            guess = Bound(rung=bound.rung, of=bound.guess)
-            rows = optimistic(guess, survivors[part], question)
-            values = costs(rows, question.objectives)
-            likely = ~rows["hopeless"].fill_null(value=True).to_numpy()
-            likely &= np.isfinite(values).all(axis=1)
-            found.append(values[likely])
-            whose.append(part[likely])
-        width = len(question.objectives)
+            guess = bound.guess(survivors[part])
+            values = costs(_objectives(guess, survivors[part], question), question.objectives)
+            strain = guess["strain"].fill_null(np.inf).to_numpy()
+            known = np.isfinite(values).all(axis=1) & np.isfinite(strain)
+            found.append(values[known])
+            strains.append(strain[known])
+            whose.append(part[known])
         return cls(
-            places=np.concatenate(whose), costs=np.vstack(found), missed=np.empty((0, width))
+            places=np.concatenate(whose),
+            costs=np.vstack(found),
+            strain=np.concatenate(strains),
+            missed=np.empty((0, len(question.objectives))),
+            tried=np.empty(0),
+            able=np.empty(0, dtype=bool),
         )
 
-    def learn(self, places: Places, values: Matrix) -> None:
-        """Take in the costs of simulated feasible survivors, and forget their guesses."""
-        row = np.minimum(np.searchsorted(self.places, places), max(len(self.places) - 1, 0))
-        known = self.places[row] == places if len(self.places) else np.zeros(len(row), dtype=bool)
-        self.missed = np.vstack([self.missed, (values - self.costs[row])[known]])
+    def learn(self, places: Places, values: Matrix, able: Flags) -> None:
+        """Take in simulated survivors: their costs, and whether they are feasible."""
+        if not len(self.places):
+            return
+        row = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
+        known = self.places[row] == places
+        self.tried = np.append(self.tried, self.strain[row[known]])
+        self.able = np.append(self.able, able[known])
+        good = known & able
+        self.missed = np.vstack([self.missed, values[good] - self.costs[row[good]]])
 
     def next(self, undecided: Places, members: Matrix, question: Question) -> Places:
         """The rows of `undecided` (rising) to simulate: a round of those that, as results missed
@@ -56,14 +71,33 @@ class Guessed:
         """
         rows = np.searchsorted(undecided, self.places)
         here = undecided[np.minimum(rows, len(undecided) - 1)] == self.places
-        self.places, self.costs = self.places[here], self.costs[here]
+        self.places, self.costs, self.strain = (
+            each[here] for each in (self.places, self.costs, self.strain)
+        )
         missed = np.median(self.missed, axis=0) if len(self.missed) else 0.0
         expected = self.costs + missed
-        open_ = np.flatnonzero(beaten_by(members, expected, question.tolerance) < 0)
+        hopeful = beaten_by(members, expected, question.tolerance) < 0
+        open_ = np.flatnonzero(hopeful & (self.strain <= self._limit()))
+        if not len(open_) and len(self.tried) < _GUESSING * (question.budget or 0):
+            # Little of a budget is left to bounds, whose best are the most strained.
+            open_ = np.flatnonzero(hopeful)
+            open_ = np.sort(open_[np.argsort(self.strain[open_], kind="stable")[:_NEAREST]])
         leads = open_[lowest(expected[open_])] if len(open_) else open_
         chosen = leads[spread(expected[leads], expected[leads], question)] if len(leads) else leads
         found: Places = np.searchsorted(undecided, self.places[chosen])
         return found
+
+    def _limit(self) -> float:
+        """The strain that tells best who kept the SLO so far; of equals the largest."""
+        limits = np.append(1.0, np.where(self.able, self.tried, np.nextafter(self.tried, -np.inf)))
+        over = self.tried[None, :] > limits[:, None]
+        wrong = (over == self.able[None, :]).sum(axis=1)
+        return float(limits[wrong == wrong.min()].max())
+
+
+def _objectives(guess: pl.DataFrame, points: pl.DataFrame, question: Question) -> pl.DataFrame:
+    asked = replace(question, hopeless=None)
+    return optimistic(Bound(rung="guess", of=lambda _: guess.drop("strain")), points, asked)
 
 
 def spread(vectors: Matrix, expected: Matrix, question: Question) -> Places:

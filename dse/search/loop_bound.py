@@ -126,11 +126,19 @@ class LoopBound:
         repeated = points["point"].gather(np.repeat(np.arange(points.height), CORNERS))
         return _frame(repeated, 0, values)
 
-    def guess(self, points: pl.DataFrame) -> pl.DataFrame:
-        """`point` and `METRICS` as they are likely to be: the corner of most requests in flight."""
+    def guess(self, points: pl.DataFrame, *, measures_burst: bool = True) -> pl.DataFrame:
+        """`point`, `METRICS` as they are likely to be, at the corner of most requests in flight,
+        and `strain` (see `likely`). `measures_burst`: latencies of the loop's start count.
+        """
         values = self._values(points, 0, CORNERS, keeps=False)
         fastest = {name: each[:, 0] for name, each in values.items()}
-        return _frame(points["point"], 0, likely(points, fastest, self.slo))
+        burst, worked = np.zeros(points.height), self._last[1] if self._last else None
+        if worked is not None and measures_burst:
+            cases = worked.cases
+            burst[cases.place] = np.minimum(cases.concurrency, cases.n) / cases.n
+        elif not measures_burst:
+            fastest["slo_attainment"] = np.ones(points.height)
+        return _frame(points["point"], 0, likely(points, fastest, self.slo, burst))
 
     def _values(
         self, points: pl.DataFrame, replicate: int, n_corners: int, *, keeps: bool

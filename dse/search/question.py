@@ -22,7 +22,8 @@ class Bound:
     not bound is left out or null. `curve` gives several rows a point, its corners: of a single
     replicate each simulation that keeps the SLO is no better than one of them in any metric.
     `checked` gives what results are compared with, where `of` proves more than they need. `guess`
-    gives likely metrics, with a `slo_attainment` of 1 or 0: they decide the order and nothing else.
+    gives likely metrics and `strain`, up to 1 where the SLO is likely kept (null: unknown): they
+    decide the order and nothing else.
     """
 
     rung: str

@@ -95,13 +95,13 @@ def test_guesses_decide_the_order_and_nothing_else(seed, wrong_by, hides):
     draw = np.random.default_rng(seed)
     factors = pl.Series(np.exp(wrong_by * draw.normal(size=world.n)))
     guessed = world.true.with_columns(pl.col("tpot_mean_s") * factors).with_columns(
-        slo_attainment=pl.Series(draw.random(world.n)) if hides else pl.lit(1.0)
+        strain=pl.Series(2.0 * draw.random(world.n)) if hides else pl.lit(0.0)
     )
 
     def guess(points):
         return points.select("point").join(guessed, on="point", maintain_order="left")
 
-    asked = world.question(tolerance=0.0, hopeless=pl.col("slo_attainment") < 0.5)
+    asked = world.question(tolerance=0.0)
     first, *others = asked.bounds
     asked = replace(asked, bounds=(replace(first, guess=guess), *others))
     found, truth = (
@@ -115,7 +115,12 @@ def test_good_guesses_simulate_the_front_first():
     world = World(n=2500)
     asked = world.question(tolerance=0.0)
     first, *others = asked.bounds
-    told = replace(asked, bounds=(replace(first, guess=world.bound(0.0)), *others))
+    true = world.bound(0.0)
+
+    def guess(points):
+        return true(points).with_columns(strain=pl.lit(0.5))
+
+    told = replace(asked, bounds=(replace(first, guess=guess), *others))
     truth = exhaustive(world.survivors, world.evaluate, asked).front
     world.calls.clear()
     bound(world.survivors, world.evaluate, told)
