@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from dse.base.errors import DseError, UserError, did_you_mean
+from dse.base.errors import DseError, StudyError, UserError, did_you_mean
 from dse.cli._app import COMMANDS, build
 from dse.cli._output import Interrupted, fail
 
@@ -35,6 +35,9 @@ def _code(tokens: list[str]) -> int:
         return fail(error, as_json=as_json)
     except KeyboardInterrupt:
         return fail(Interrupted("interrupted", "nothing was left half-written"), as_json=as_json)
+    except MemoryError:
+        text, remedy = "memory ran out", "narrow the space: `dse check` says how large it is"
+        return fail(StudyError(text, remedy), as_json=as_json)
     except BrokenPipeError:
         # The reader (`| head`) has gone: point stdout elsewhere so that the exit is silent.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -27,6 +27,7 @@ OPS = {
         ops.MLAPrefill, ops.Indexer, ops.LinearAttention, ops.Elementwise,
     )
 }  # fmt: skip
+MAY_BE_ZERO = ("cached_tokens",)
 NEEDED = ("family", "engine", "implementation", "latency_us")
 
 
@@ -44,9 +45,39 @@ def read_kernel_table(path: Path, gpu: str) -> Iterator[Slice]:
     measured = frame["latency_us"].cast(pl.Float64, strict=False)
     if bad := frame["latency_us"].filter(measured.is_null()).drop_nulls().to_list():
         raise UserError(f"{path}: latency_us {bad[0]!r} is no number", "give microseconds")
-    frame = frame.with_columns(measured, **absent).filter(pl.col("latency_us") > 0)
+    frame = frame.with_columns(measured, **absent)
+    _refuse_bad(path, frame)
     for (family,), part in frame.group_by("family", maintain_order=True):
         yield from _slices(path, gpu, str(family), part)
+
+
+def _refuse_bad(path: Path, frame: pl.DataFrame) -> None:
+    """UserError where a row has no positive time, or lacks a size that its family needs."""
+    numbered = frame.with_row_index("row", offset=1)
+    bad = [numbered.filter(~_is_positive("latency_us")).select("row")]
+    for (family,), part in numbered.group_by("family"):
+        hints = get_type_hints(OPS[str(family)])
+        for field in dataclasses.fields(OPS[str(family)]):
+            name = field.name
+            if name in part.columns and field.default is dataclasses.MISSING:
+                given = _is_positive(name, zero=name in MAY_BE_ZERO)
+                if _is_fixed(hints[name]):
+                    given = pl.col(name).is_not_null()
+                bad.append(part.filter(~given).select("row"))
+    rows = pl.concat(bad)["row"].unique().sort().to_list()
+    if rows:
+        named = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
+        raise UserError(
+            f"{path}: {len(rows)} rows without a positive latency_us or a size of their op: "
+            f"{named}",
+            "mend or remove them; rows count from 1 below the head",
+        )
+
+
+def _is_positive(name: str, *, zero: bool = False) -> pl.Expr:
+    value = pl.col(name).cast(pl.Float64, strict=False)
+    known = value.is_finite().fill_null(value=False)
+    return known & ((value >= 0.0) if zero else (value > 0.0)).fill_null(value=False)
 
 
 def _slices(path: Path, gpu: str, family: str, part: pl.DataFrame) -> Iterator[Slice]:

@@ -235,3 +235,13 @@ def test_what_no_deployment_can_be_is_refused(arguments, word):
     said = dse(*WALLS, *arguments, "--json")
     assert said.code == 2
     assert word in said.document()["error"]["message"]
+
+
+def test_memory_that_runs_out_is_no_defect(project, monkeypatch):
+    def full(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(import_module("dse.pipeline.run"), "judge_space", full)
+    said = project.run("--json")
+    assert said.code == said.document()["error"]["code"] == 2
+    assert "narrow the space" in said.document()["error"]["remedy"]

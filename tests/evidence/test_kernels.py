@@ -280,3 +280,12 @@ def test_a_row_that_cannot_be_read_is_named(tmp_path, row, fault):
     path.write_text(f"{head}\ngemm,vllm,cublas,20,64,8,8,bf16,bf16\ngemm,vllm,cublas,{row}\n")
     with pytest.raises(UserError, match=fault):
         list(read_kernel_table(path, "unit"))
+
+
+@pytest.mark.parametrize("row", ["-3,64,8,8", "20,,8,8", "20,0,8,8", ",64,8,8", "nan,64,8,8"])
+def test_rows_that_measure_nothing_are_refused_by_number(tmp_path, row):
+    head = "family,engine,implementation,latency_us,m,n,k,weights,activations"
+    path, good = tmp_path / "bad.csv", "gemm,vllm,cublas,20,64,8,8,bf16,bf16"
+    path.write_text(f"{head}\n{good}\ngemm,vllm,cublas,{row},bf16,bf16\n{good}\n")
+    with pytest.raises(UserError, match=r"1 rows without .*: 2 \(mend"):
+        list(read_kernel_table(path, "unit"))
