@@ -129,7 +129,8 @@ class Certificate:
         if self.n_left:
             may = "any of which may belong on it"
             if isfinite(self.gap):
-                may = f"which by their bounds may beat it by up to {100 * self.gap:.3g}%"
+                share = f"{100 * self.gap:,.0f}%" if self.gap >= 1.0 else f"{100 * self.gap:.3g}%"
+                may = f"which by their bounds may beat it by up to {share}"
             return (
                 f"the budget was spent before the front was proved: {simulated}, {dropped}, "
                 f"{self.n_left:,} undecided, {may}{failed}"
