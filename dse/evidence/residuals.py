@@ -331,7 +331,7 @@ decay 5.1%, 3.0%, and on the shapes held out 5.2%, 3.2% instead of 5.5%, 3.5%. E
 fitted so: the mean fell on each of the nine GPUs, by 0.2 to 0.4 points. Another GPU is priced by
 the first network alone: both err as much within 0.2 points (median 15.0% instead of 15.1% without
 data-centre Blackwell) and would leave 0.6 of the prices per second. On an H200 with its own table a
-core prices 5.0e5 to 6.0e5 GEMMs a second beside other work, one network alone 6.8e5 to 9.4e5
+core prices 4.3e5 to 6.1e5 GEMMs a second from run to run, one network alone 6.8e5 to 9.7e5
 (`benchmarks/kernels.py`, aimed at are 5e5). Shapes that a fit saw err nearly as much: what is left
 is mostly between neighbouring m, 4 to 7% (standard deviation) in the poor slices, where vLLM's FP8
 on a B200 has times a factor of two apart.
