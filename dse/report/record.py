@@ -26,6 +26,12 @@ class Funnel:
     n_dropped_by_bound: int = 0
     n_failed: int = 0
 
+    def n_open(self, n_results: int) -> int:
+        """Survivors that were neither among `n_results` nor proved needless: the search ended
+        before.
+        """
+        return max(self.n_survivors - self.n_dropped_by_bound - n_results, 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -59,6 +65,5 @@ class Outcome:
 
     @property
     def n_open(self) -> int:
-        """Survivors that were neither simulated nor proved needless: the search ended before."""
-        decided = self.funnel.n_dropped_by_bound + self.results.height
-        return max(self.funnel.n_survivors - decided, 0)
+        """Survivors that were neither simulated nor proved needless."""
+        return self.funnel.n_open(self.results.height)

@@ -127,8 +127,7 @@ def funnel_rows(
         steps += [(f"− {kind}: {name.replace('_', ' ')}", kind, n) for name, n in ordered if n]
     steps.append(("survivors", "left", funnel.n_survivors))
     steps.append(("− dropped by bound", "bound", funnel.n_dropped_by_bound))
-    n_open = funnel.n_survivors - funnel.n_dropped_by_bound - n_results
-    steps.append(("− not simulated", "open", max(n_open, 0)))
+    steps.append(("− not simulated", "open", funnel.n_open(n_results)))
     steps.append(("simulated", "left", n_results))
     steps.append(("− failed", "failed", funnel.n_failed))
     if n_feasible is not None:

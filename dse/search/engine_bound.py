@@ -97,8 +97,9 @@ class EngineBound:
             slo=self.slo,
         )
         curve = loop.curve if self.replicates == 1 else None
+        guess = partial(self._guess, loop, replace(loop, offered=self._as_if_measured))
         return (
-            Bound(rung=LOOP_RUNG, of=loop, curve=curve, guess=partial(self._guess, loop)),
+            Bound(rung=LOOP_RUNG, of=loop, curve=curve, guess=guess),
             Bound(rung=WORK_RUNG, of=self._by_work),
             Bound(rung=RUNG, of=self, checked=self._unproven),
         )
@@ -110,14 +111,15 @@ class EngineBound:
     def _by_work(self, points: pl.DataFrame) -> pl.DataFrame:
         return self._frame(points, is_laid_out=False)
 
-    def _guess(self, loop: LoopBound, points: pl.DataFrame) -> pl.DataFrame:
-        """Likely metrics; where a run's start is not measured nothing is proved, but as likely."""
+    def _guess(self, loop: LoopBound, whole: LoopBound, points: pl.DataFrame) -> pl.DataFrame:
+        """Likely metrics; where a run's start is not measured `loop` proves nothing, and `whole`
+        guesses as if it were.
+        """
         if points.is_empty():
             return loop.guess(points)
         offered = self._asked((self.workload_of(points.row(0, named=True)), 0))
         if offered is None or offered.means_cover_all:
             return loop.guess(points)
-        whole = replace(loop, offered=self._as_if_measured, slo=self.slo)
         return whole.guess(points, measures_burst=False)
 
     def _as_if_measured(self, key: tuple[Workload, int]) -> Offered | None:
