@@ -62,6 +62,7 @@ def answer_study(
         search = METHODS[study.search.method]
         evaluate = Viewed(_evaluate(study, judged, evaluator))
         found = search_each(search, judged.survivors, evaluate, asked, study.compare_by)
+        found = found if judged.close is None else judged.close(found)
         keys = keys_of(found.frame, judged.survivors, evaluator)
         results = _with_ids(found.frame, keys)
     else:
@@ -79,7 +80,7 @@ def answer_study(
         details=details(study, judged, closer),
         certificate=found.certificate.record(),
         provenance={},
-        notes=_notes(study, found),
+        notes=_notes(study, judged, found),
         sketches=_sketches(results, keys, store),
     )
     return outcome, found
@@ -156,7 +157,7 @@ def _funnel(judged: Judged, evaluator: Evaluator, found: Answer) -> Funnel:
         illegal=dict(judged.illegal.most_common()),
         killed=dict(judged.killed.most_common()),
         screened=dict(judged.screened),
-        n_survivors=judged.survivors.height,
+        n_survivors=judged.n_survivors,
         n_simulated=evaluator.n_simulated,
         n_reused=evaluator.n_reused,
         n_dropped_by_bound=found.n_dropped_by_bound,
@@ -164,12 +165,17 @@ def _funnel(judged: Judged, evaluator: Evaluator, found: Answer) -> Funnel:
     )
 
 
-def _notes(study: Study, found: Answer) -> list[str]:
+def _notes(study: Study, judged: Judged, found: Answer) -> list[str]:
     notes = []
     if found.n_failed:
         first = found.frame.filter(pl.col("status") != "ok").row(0, named=True)
         notes.append(
             f"{found.n_failed} points failed and are not judged; the first: {first['error']}"
+        )
+    if judged.n_survivors > judged.survivors.height:
+        notes.append(
+            f"{judged.n_survivors:,} survivors are more than rows: they were judged and bounded by "
+            f"their pools, and the {judged.survivors.height:,} likely best were searched"
         )
     if study.search.method == "optuna":
         notes.append("found by a sampler: nothing is proved about points not simulated")

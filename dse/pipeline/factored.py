@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import polars as pl
 
-from dse.serving.deployment import Role
+from dse.serving.deployment import Deployment, Role
 from dse.space import Block, block_structures
 from dse.study import Study
 from dse.study.price import Price
 from dse.walls.facts import Facts, FactsCache, decode_facts, prefill_facts, room_of
 
-__all__ = ["PRICE", "block_facts", "legal_rows", "refused_rows"]
+__all__ = [
+    "PRICE",
+    "block_facts",
+    "block_price",
+    "layout_facts",
+    "layout_keys",
+    "layouts_of",
+    "legal_rows",
+    "refused_rows",
+    "replica_column",
+]
 
 PRICE = "usd_per_gpu_hour"
 DEGREES = ("tp", "dp", "ep", "pp", "cp")
@@ -41,13 +51,13 @@ def block_facts(study: Study, block: Block, rows: pl.DataFrame, cache: FactsCach
     roles = block.parts.roles
     wide = rows.select(
         (pl.col("_row").cast(pl.UInt64) + block.offset).alias("structure"),
-        *(pl.col(name).alias(f"_{role}_{name}") for role in roles for name in _keys(role)),
-        *(pl.col(_replicas(role)).cast(pl.Float64).alias(f"_n_{role}") for role in roles),
+        *(pl.col(name).alias(f"_{role}_{name}") for role in roles for name in layout_keys(role)),
+        *(pl.col(replica_column(role)).cast(pl.Float64).alias(f"_n_{role}") for role in roles),
     )
     for role in roles:
-        keys = [f"_{role}_{name}" for name in _keys(role)]
-        wide = wide.join(_of_layouts(block, rows, role, cache), on=keys, how="left")
-    found = wide.with_columns(*_joint(block), _price(study, block).alias(PRICE))
+        keys = [f"_{role}_{name}" for name in layout_keys(role)]
+        wide = wide.join(layout_facts(block, rows, role, cache), on=keys, how="left")
+    found = wide.with_columns(*_joint(block), block_price(study, block).alias(PRICE))
     return found.select(pl.exclude("^_.*$"))
 
 
@@ -76,14 +86,21 @@ def _joint(block: Block) -> list[pl.Expr]:
     return [each.alias(name) for name, each in found.items()]
 
 
-def _of_layouts(block: Block, rows: pl.DataFrame, role: Role, cache: FactsCache) -> pl.DataFrame:
-    """The facts of each layout of a role, by its degrees."""
-    keys = _keys(role)
-    first = rows.unique(keys, keep="first", maintain_order=True)
+def layouts_of(
+    block: Block, rows: pl.DataFrame, role: Role
+) -> tuple[pl.DataFrame, list[Deployment]]:
+    """The first legal row of each layout of a role, and what it deploys."""
+    first = rows.unique(layout_keys(role), keep="first", maintain_order=True)
+    found = [structure.deployment for structure in block_structures(block, first)]
+    return first, [each for each in found if each is not None]
+
+
+def layout_facts(block: Block, rows: pl.DataFrame, role: Role, cache: FactsCache) -> pl.DataFrame:
+    """The facts of each layout of a role, by its degrees, in the order of `layouts_of`."""
+    keys = layout_keys(role)
+    first, deployments = layouts_of(block, rows, role)
     found: list[Facts] = []
-    for structure in block_structures(block, first):
-        deployment = structure.deployment
-        assert deployment is not None  # legal rows alone come here
+    for deployment in deployments:
         pool = next(each for each in deployment.pools if each.role == role)
         needed, limit = room_of(deployment, pool, cache)
         facts = {
@@ -104,8 +121,10 @@ def _of_layouts(block: Block, rows: pl.DataFrame, role: Role, cache: FactsCache)
     return degrees.with_columns(columns)
 
 
-def _price(study: Study, block: Block) -> pl.Expr:
-    """USD per GPU and hour, the mean over the deployment's GPUs; null where one has no price."""
+def block_price(study: Study, block: Block) -> pl.Expr:
+    """USD per GPU and hour, the mean over the deployment's GPUs, from `_n_<role>` and
+    `_gpus_<role>`; null where one has no price.
+    """
     spent = []
     for role, (gpu, _, _) in block.parts.hardware.items():
         name = str(block.constants.get(f"{role}_gpu", block.constants["gpu"]))
@@ -120,7 +139,8 @@ def _gpus(role: Role) -> pl.Expr:
     return pl.col(f"_n_{role}") * pl.col(f"_gpus_{role}")
 
 
-def _replicas(role: Role) -> str:
+def replica_column(role: Role) -> str:
+    """The column of rows that counts a role's replicas."""
     return f"{_before(role)}n_replicas"
 
 
@@ -128,5 +148,6 @@ def _before(role: Role) -> str:
     return "" if role == "both" else f"{role}_"
 
 
-def _keys(role: Role) -> list[str]:
+def layout_keys(role: Role) -> list[str]:
+    """The columns of rows that tell layouts of a role apart."""
     return [f"{_before(role)}{name}" for name in DEGREES]

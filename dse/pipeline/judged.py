@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import polars as pl
 
 from dse.pipeline.factored import PRICE, block_facts, legal_rows, refused_rows
+from dse.search import Answer
 from dse.space import (
     Block,
     Structure,
@@ -50,7 +51,8 @@ class Judged:
     `survivors` has the points' columns and `usd_per_gpu_hour`, one row a point, sorted by `point`;
     `structures` and `facts` are those of its structures. Counts are of points. `misses` are the
     killed points nearest to a limit, a few for each wall; `missed` their structures; `refused` the
-    first illegal structure of each rule.
+    first illegal structure of each rule. Where more points survive than there are rows,
+    `n_survivors` counts them, and `close` makes the answer of the rows one of all.
     """
 
     survivors: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -64,6 +66,8 @@ class Judged:
     misses: pl.DataFrame = field(default_factory=pl.DataFrame)
     missed: dict[int, Structure] = field(default_factory=dict)
     refused: list[Structure] = field(default_factory=list)
+    n_survivors: int = 0
+    close: Callable[[Answer], Answer] | None = None
 
 
 def judge_space(study: Study, most: int | None = None) -> Judged:
@@ -76,37 +80,60 @@ def judge_space(study: Study, most: int | None = None) -> Judged:
         most=most_survivors() if most is None else most,
         expected=partial(expected_survivors, study),
     )
-    kept: list[pl.DataFrame] = []
-    known: list[pl.DataFrame] = []
-    misses: list[pl.DataFrame] = []
+    rows_of = Rows(found=found)
     for block in blocks(study.space, study.catalog):
         rows = block.rows()
         found.n_structural += rows.height
         height = numeric(study.space, block.branch.name).height
-        for part in _without_illegal(block, rows, height, found).iter_slices(_most(height)):
-            columns, facts, judged = _points_of(study, block, part, cache, walls)
+        for part in without_illegal(block, rows, height, found).iter_slices(_most(height)):
+            columns, facts, judged = points_of(study, block, part, cache, walls)
             found.n_candidates += judged.height
             found.killed.update(_counted(judged, "killed_by"))
-            near = _nearest(judged, walls).select(*columns.columns, *MISS_COLUMNS)
-            misses.append(_best_misses([near]))
             alive = _screened(study, judged.filter(pl.col("killed_by").is_null()), found)
-            kept.append(alive.select(*columns.columns, PRICE))
+            rows_of.miss(block, part, misses_of(judged, columns, walls))
+            rows_of.keep(block, part, alive.select(*columns.columns, PRICE), facts)
             room.take(alive.height, found.n_candidates)
-            known.append(facts.join(alive, on="structure", how="semi").drop(PRICE))
-            found.missed |= _structures(block, part, misses[-1])
-            found.structures |= _structures(block, part, known[-1])
-    if not kept:  # nothing is legal: no rows, but the columns that rows would have
-        columns = points(study.space, found.refused).collect().clear()
-        kept.append(columns.with_columns(pl.lit(None, pl.Float64).alias(PRICE)))
-    survivors = pl.concat(kept, how="diagonal_relaxed").sort("point")
-    found.survivors = survivors.select(pl.exclude(PRICE), PRICE)
-    known = known or [facts_frame([], [], on="structure")]
-    found.facts = pl.concat(known, how="diagonal_relaxed")
-    if misses:
-        nearest = _best_misses(misses)
-        found.misses = nearest.select(pl.exclude(MISS_COLUMNS), *MISS_COLUMNS)
-        found.missed = {i: found.missed[i] for i in found.misses["structure"].to_list()}
+    rows_of.settle(study)
     return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Rows:
+    """Gathers the survivors and misses of blocks for `found`."""
+
+    found: Judged
+    kept: list[pl.DataFrame] = field(default_factory=list)
+    facts: list[pl.DataFrame] = field(default_factory=list)
+    misses: list[pl.DataFrame] = field(default_factory=list)
+
+    def keep(
+        self, block: Block, part: pl.DataFrame, alive: pl.DataFrame, facts: pl.DataFrame
+    ) -> None:
+        """Take in survivors of a block's rows `part`."""
+        self.kept.append(alive)
+        self.facts.append(facts.join(alive, on="structure", how="semi").drop(PRICE))
+        self.found.structures |= _structures(block, part, self.facts[-1])
+
+    def miss(self, block: Block, part: pl.DataFrame, misses: pl.DataFrame) -> None:
+        """Take in the killed points of a block's rows `part`, of which the nearest are kept."""
+        self.misses.append(_best_misses([misses]))
+        self.found.missed |= _structures(block, part, self.misses[-1])
+
+    def settle(self, study: Study) -> None:
+        """Make one frame of each kind."""
+        found, kept = self.found, self.kept
+        if not kept:  # nothing is legal: no rows, but the columns that rows would have
+            columns = points(study.space, found.refused).collect().clear()
+            kept = [columns.with_columns(pl.lit(None, pl.Float64).alias(PRICE))]
+        survivors = pl.concat(kept, how="diagonal_relaxed").sort("point")
+        found.survivors = survivors.select(pl.exclude(PRICE), PRICE)
+        found.n_survivors = survivors.height
+        facts = self.facts or [facts_frame([], [], on="structure")]
+        found.facts = pl.concat(facts, how="diagonal_relaxed")
+        if self.misses:
+            nearest = _best_misses(self.misses)
+            found.misses = nearest.select(pl.exclude(MISS_COLUMNS), *MISS_COLUMNS)
+            found.missed = {i: found.missed[i] for i in found.misses["structure"].to_list()}
 
 
 def expected_survivors(study: Study, enough: float = 0.0) -> float:
@@ -127,7 +154,7 @@ def expected_survivors(study: Study, enough: float = 0.0) -> float:
             continue
         fitting = _most(numeric(study.space, block.branch.name).height)
         part = legal.sample(min(SAMPLED, fitting, legal.height), seed=0)
-        *_, judged = _points_of(study, block, part, cache, walls)
+        *_, judged = points_of(study, block, part, cache, walls)
         alive = _screened(study, judged.filter(pl.col("killed_by").is_null()), unused)
         total += alive.height * legal.height / part.height
     return total
@@ -157,7 +184,7 @@ def _most(height: int) -> int:
     return max(1, GROUP_POINTS // max(height, 1))
 
 
-def _without_illegal(block: Block, rows: pl.DataFrame, height: int, found: Judged) -> pl.DataFrame:
+def without_illegal(block: Block, rows: pl.DataFrame, height: int, found: Judged) -> pl.DataFrame:
     """The legal rows of a block; the others are counted by their first rule."""
     refused = refused_rows(block, rows)
     firsts = refused.group_by("rule", maintain_order=True).agg(pl.len(), pl.col("_row").first())
@@ -176,7 +203,7 @@ def _structures(block: Block, rows: pl.DataFrame, named: pl.DataFrame) -> dict[i
     return {each.index: each for each in block_structures(block, chosen)}
 
 
-def _points_of(
+def points_of(
     study: Study, block: Block, part: pl.DataFrame, cache: FactsCache, walls: Sequence[Wall]
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The points of legal rows of a block, the facts of their structures, and both judged."""
@@ -220,6 +247,11 @@ def _screened(study: Study, alive: pl.DataFrame, found: Judged) -> pl.DataFrame:
 def _counted(judged: pl.DataFrame, column: str) -> dict[str, int]:
     counts = judged.filter(pl.col(column).is_not_null()).group_by(column).len()
     return {str(row[0]): int(row[1]) for row in counts.iter_rows()}
+
+
+def misses_of(judged: pl.DataFrame, columns: pl.DataFrame, walls: Sequence[Wall]) -> pl.DataFrame:
+    """The columns of points and of misses, of the nearest of each wall."""
+    return _nearest(judged, walls).select(*columns.columns, *MISS_COLUMNS)
 
 
 def _nearest(judged: pl.DataFrame, walls: Sequence[Wall]) -> pl.DataFrame:

@@ -19,12 +19,14 @@ from dse.base.errors import StoreError
 from dse.pipeline.answering import Recall, answer_study
 from dse.pipeline.judged import judge_space
 from dse.pipeline.origin import provenance
+from dse.pipeline.sifted import sift
 from dse.report.record import Outcome
 from dse.run.pool import Pool, open_pool
 from dse.search import Answer, Round
 from dse.store import Store
 from dse.study import Study
 from dse.study.predict import SHARES, predicted_s
+from dse.study.vast import is_vast
 
 __all__ = ["Means", "Ran", "Watch", "run"]
 
@@ -109,9 +111,9 @@ def run(
 def _answered(
     study: Study, store: Store, means: Means, origin: dict[str, Any], recall: Recall | None
 ) -> tuple[Outcome, Answer]:
-    judged = judge_space(study)
+    judged = sift(study) if is_vast(study) else judge_space(study)
     if means.watch.judged is not None:
-        means.watch.judged(judged.n_candidates, judged.survivors.height)
+        means.watch.judged(judged.n_candidates, judged.n_survivors)
     seconds = _predicted_s(study, judged.survivors)
     opened = open_pool(means.workers, address=means.ray, predicted_s=seconds)
     with nullcontext(means.pool) if means.pool is not None else opened as pool:

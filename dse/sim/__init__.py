@@ -3,7 +3,7 @@
 from dse.sim.metrics import PointMetrics, Spread
 from dse.sim.simulate import SIM_VERSION, simulate
 from dse.sim.sketch import LatencySketch
-from dse.sim.spec import RunSpec, compile_run
+from dse.sim.spec import RunSpec, compile_pool, compile_run
 from dse.sim.traffic import Requests, realised_requests
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Requests",
     "RunSpec",
     "Spread",
+    "compile_pool",
     "compile_run",
     "realised_requests",
     "simulate",

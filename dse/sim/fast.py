@@ -19,7 +19,7 @@ from dse.sim.spec import PoolSpec, RunSpec
 from dse.sim.totals import GAP_BINS, Totals
 from dse.sim.traffic import Keys, Requests, content_keys
 
-MAX_CELLS = 40_000_000
+MAX_CELLS = 100_000_000
 NO_SHARING = 1 << 60
 
 # Compilation takes some 20 s of CPU, once per machine; the reference takes about this per output
@@ -53,7 +53,7 @@ def unsupported(spec: RunSpec, requests: Requests) -> str:
         requests.follows >= 0
     ):
         return "turns of a recorded session may overlap"
-    if sum(p.n_replicas * p.dp for p in spec.pools) * len(requests) > MAX_CELLS:
+    if sum(p.n_replicas * p.dp for p in spec.pools) * _most_waiting(requests) > MAX_CELLS:
         return "too many ranks and requests for arrays"
     return ""
 
@@ -219,6 +219,13 @@ def _requests(spec: RunSpec, requests: Requests, keys: Keys) -> Any:
     return found
 
 
+def _most_waiting(requests: Requests) -> int:
+    """Requests that may wait at once, at most: no more than a closed loop keeps in flight."""
+    if requests.concurrency and not np.any(requests.follows >= 0):
+        return min(requests.concurrency, len(requests))
+    return len(requests)
+
+
 def _state(spec: RunSpec, requests: Requests, keys: Keys) -> Any:
     from dse.sim import _state as types
 
@@ -235,7 +242,7 @@ def _state(spec: RunSpec, requests: Requests, keys: Keys) -> Any:
         tg=np.zeros(t, dtype=types.TARGET),
         ts=np.zeros((t, s), dtype=types.PLACE),
         ch=np.zeros((t, s, seats), dtype=types.CHUNK),
-        heap=np.zeros((t, n), dtype=np.int64),
+        heap=np.zeros((t, _most_waiting(requests)), dtype=np.int64),
         nd=np.zeros((t, 2 * keys.n_keys + 3 if keys.n_keys else 1), dtype=types.NODE),
         rp=replicas,
         es=flights,

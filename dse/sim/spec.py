@@ -9,7 +9,7 @@ from dse.base.units import Bytes, show
 from dse.cost.memo import Memo
 from dse.cost.memory import KVCurve, rank_memory
 from dse.cost.step import StepCost, compile_step, decided_by
-from dse.serving.deployment import Deployment, Pool
+from dse.serving.deployment import Deployment, Pool, Role
 from dse.serving.routers import Router
 from dse.serving.schedulers import Limits, Scheduler
 from dse.sim.kv import BlockPool, KVPool, UnitPool
@@ -111,6 +111,12 @@ def compile_run(deployment: Deployment, tier: Any = "auto", **models: Any) -> Ru
         n_draft=speculative.n_draft if speculative else 0,
         acceptance=speculative.acceptance if speculative else 0.0,
     )
+
+
+def compile_pool(deployment: Deployment, role: Role, tier: Any = "auto") -> PoolSpec:
+    """Compile the pool of one role alone; IllegalError where weights leave no room for KV."""
+    pool = next(each for each in deployment.pools if each.role == role)
+    return _pool(deployment, pool, tier, {})
 
 
 def _pool(deployment: Deployment, pool: Pool, tier: Any, models: dict[str, Any]) -> PoolSpec:

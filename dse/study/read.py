@@ -265,7 +265,7 @@ class _Reader:
         name = fields.get("compare_by")
         if name is None or space is None:
             return
-        columns = list(dict.fromkeys(known_columns(space)))
+        columns = list(dict.fromkeys([*known_columns(space), "context"]))
         if name not in columns:
             hint = did_you_mean(name, columns) or f"; one of {', '.join(columns)}"
             self._wrong(("compare_by",), f"{name!r} is no column of every branch{hint}")

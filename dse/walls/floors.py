@@ -81,6 +81,15 @@ def tokens_per_s(c: Columns, *, slo_tpot_s: Num | None = None) -> Num:
     of an answer comes with its prompt, so a share f of the tokens is decoded, and the rate is at
     most `q / (f·(a/n + b) + q·ρ)` at the mean n. Slots, KV and the SLO bound n.
     """
+    rate = decoded_tokens_per_s(c, slo_tpot_s=slo_tpot_s)
+    if not np.any(c["is_disaggregated"]):
+        return rate
+    apart = np.minimum(rate, prefilled_tokens_per_s(c))
+    return np.where(c["is_disaggregated"] > 0.5, apart, rate)
+
+
+def decoded_tokens_per_s(c: Columns, *, slo_tpot_s: Num | None = None) -> Num:
+    """Output tokens/s that the pool which decodes allows at most; see `tokens_per_s`."""
     slots, q, known = _slots(c), c["tokens_per_step_max"], _ceiling(c)
     hbm, net = known.lines["hbm"], known.lines["net"]
     running = np.maximum(np.minimum(slots, known.by_kv), TINY)
@@ -98,11 +107,7 @@ def tokens_per_s(c: Columns, *, slo_tpot_s: Num | None = None) -> Num:
     by_net = net.step * inverse + known.request["net"]
     busy = np.maximum(np.maximum(by_hbm, by_net), known.busiest)
     # A request's own steps follow one another, however many micro-batches the stages hold.
-    rate = np.minimum(c["pp"] / busy, running / known.in_series) * known.scale
-    if not np.any(c["is_disaggregated"]):
-        return rate
-    apart = np.minimum(rate, prefilled_tokens_per_s(c))
-    return np.where(c["is_disaggregated"] > 0.5, apart, rate)
+    return np.minimum(c["pp"] / busy, running / known.in_series) * known.scale
 
 
 def prefilled_tokens_per_s(c: Columns) -> Num:

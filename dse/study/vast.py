@@ -1,0 +1,53 @@
+"""Spaces beyond what rows can hold, and whether a study's question is one that needs none."""
+
+from __future__ import annotations
+
+from dse.space import blocks, numeric
+from dse.space.words import NUMERIC
+from dse.study.study import CLOSED_LOOP, Study
+
+__all__ = ["MANY", "is_vast", "needs_rows"]
+
+MANY = 2_000_000
+"""Candidates beyond which a study is sifted, if it can be."""
+
+
+def is_vast(study: Study) -> bool:
+    """Whether `study` has more than `MANY` candidates and does without a row for each."""
+    return needs_rows(study) is None and n_candidates(study, MANY) > MANY
+
+
+def needs_rows(study: Study) -> str | None:
+    """What of `study` takes a row for every survivor; None where its likely best can be told by
+    their pools.
+    """
+    found = None
+    if study.search.method != "bound" or study.search.budget is None:
+        found = "a search without a budget (search: {method: bound, budget: N})"
+    elif study.load != CLOSED_LOOP or study.asked.trace is not None:
+        found = f"load: {study.load}"
+    elif study.asked.file.stopping.max_requests is not None:
+        found = "a run that goes on until it is stable (workload: stopping)"
+    elif study.asked.file.sessions is not None:
+        found = "conversations (workload: sessions)"
+    elif study.screens:
+        found = "screens"
+    elif any(_is_mixed(study, branch.name) for branch in study.space.branches):
+        found = "where on layouts and loads at once"
+    return found
+
+
+def n_candidates(study: Study, enough: int) -> int:
+    """Candidates of `study`, counted no further than beyond `enough`."""
+    total = 0
+    for block in blocks(study.space, study.catalog):
+        total += block.lattice.frame.height * numeric(study.space, block.branch.name).height
+        if total > enough:
+            break
+    return total
+
+
+def _is_mixed(study: Study, branch: str) -> bool:
+    columns = set(numeric(study.space, branch).columns)
+    wheres = study.space.branch(branch).where
+    return any(not each.columns <= columns and each.columns & set(NUMERIC) for each in wheres)
