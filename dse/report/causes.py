@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dse.report.layouts import in_flight
 from dse.report.quantities import number
 from dse.report.subject import Subject
 
@@ -13,6 +14,7 @@ Row = Mapping[str, Any]
 NAMED = 2
 """Kernel families named of a difference."""
 LEAST_SHARE = 0.15
+FEWER = 0.75
 FULL = 0.95
 NEAR = 0.9
 """Share of a bound from which a little more load would break it."""
@@ -21,14 +23,23 @@ QUEUEING = 0.5
 
 
 def causes(row: Row, best: Row, subject: Subject, details: Mapping[str, Row]) -> Iterator[str]:
-    """What holds `row` back, in words: the kernels that cost it more GPU time for an output token
-    than `best`, then the first of KV pool, SLO and queue that ends its load. Nothing where no
-    number of the report says it.
+    """What holds `row` back, in words: fewer requests that share a step than in `best`, the kernels
+    that cost it more GPU time for an output token, then the first of KV pool, SLO and queue that
+    ends its load. Nothing where no number of the report says it.
     """
+    abreast, most = _abreast(row), _abreast(best)
+    if abreast and abreast <= FEWER * most:
+        yield f"{number(abreast)} requests in flight per GPU share its steps, not {number(most)}"
     mine, other = (_busy(each, details) for each in (best, row))
     if mine and other:
         yield from _slower(mine, other)
     yield from _limits(row, best, subject)
+
+
+def _abreast(row: Row) -> float:
+    """Requests in flight per GPU; 0 where they are not known."""
+    load = in_flight(row)
+    return load / row["n_gpus"] if load and row.get("n_gpus") else 0.0
 
 
 def _busy(row: Row, details: Mapping[str, Row]) -> dict[str, float]:

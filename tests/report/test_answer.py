@@ -61,6 +61,11 @@ def test_a_runner_up_says_what_holds_it_back() -> None:
     assert list(causes(slow, slow, about, details)) == []
     late = slow | {"ttft_p95_s": 1.96}
     assert "more load would break TTFT p95 ≤ 2 s (98% used)" in list(causes(late, best, about, {}))
+    few, many = ({"concurrency": n, "n_gpus": 8} for n in (64, 512))
+    assert list(causes(few, many, about, {})) == [
+        "8 requests in flight per GPU share its steps, not 64"
+    ]
+    assert list(causes(many, few, about, {})) == []
     full = late | {"kv_peak_fraction": 0.99}
     assert list(causes(full, best, about, {})) == ["its KV pool is full (99% at the peak)"]
 
