@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from dse.base.units import counted
 from dse.cli._output import Json, console, emit_json
-from dse.report.quantities import counted
 
 MOST_RULES = 3
 

@@ -110,7 +110,7 @@ def tell(ran: "Ran", page: Path | None, *, json: bool) -> int:
 
 def _failure(outcome: "Outcome") -> DseError | None:
     """What is wrong with an answer, if anything."""
-    from dse.report.quantities import counted
+    from dse.base.units import counted
 
     if not outcome.certificate.get("valid", True):
         return DseError("a result beat its own bound: the certificate is void (our defect)")

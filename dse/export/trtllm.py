@@ -107,6 +107,12 @@ class TRTLLM(Exporter):
 
     def warnings(self, deployment: Deployment) -> Iterator[str]:
         yield from super(TRTLLM, self).warnings(deployment)
+        if deployment.is_disaggregated:
+            counts = {pool.role: pool.n_replicas for pool in deployment.pools}
+            yield (
+                "DISAGGREGATED_YAML must name one URL a server: context_servers has num_instances "
+                f"{counts['prefill']}, generation_servers {counts['decode']}"
+            )
         if any(pool.exchange == "deepep" for pool in deployment.pools):
             yield (
                 "TensorRT-LLM has no flag for DeepEP: the variables before the command and "

@@ -6,13 +6,14 @@ from typing import Any
 
 import polars as pl
 
+from dse.base.units import counted
 from dse.catalog import Catalog
 from dse.export import EXPORTERS
 from dse.report.bands import Bands, bands
 from dse.report.causes import causes
 from dse.report.fleet import gpus_for, housed
 from dse.report.layouts import busy_replicas, family, in_flight, label, sentence
-from dse.report.quantities import Quantity, cell, counted, number, quantity
+from dse.report.quantities import Quantity, cell, number, quantity
 from dse.report.record import Outcome
 from dse.report.stopped import nearest, stopped
 from dse.report.subject import Subject
@@ -200,7 +201,8 @@ def _margins(best: Row, subject: Subject, detail: Mapping[str, Any]) -> list[str
             continue
         at = each["concurrency"] * busy_replicas(best)
         wall = each["wall"]
-        text = f"{wall.replace('_', ' ')} wall at {number(at)} requests in flight"
+        requests = "1 request" if at == 1 else f"{number(at)} requests"
+        text = f"{wall.replace('_', ' ')} wall at {requests} in flight"
         if load:
             text += f", {number(at / load, 2)}× this load"
         found.append(f"{text}: {_BINDS[wall]}" if wall in _BINDS else text)

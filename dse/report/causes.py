@@ -29,7 +29,9 @@ def causes(row: Row, best: Row, subject: Subject, details: Mapping[str, Row]) ->
     """
     abreast, most = _abreast(row), _abreast(best)
     if abreast and abreast <= FEWER * most:
-        yield f"{number(abreast)} requests in flight per GPU share its steps, not {number(most)}"
+        requests = "1 request" if abreast == 1 else f"{number(abreast)} requests"
+        share = "shares" if abreast == 1 else "share"
+        yield f"{requests} in flight per GPU {share} its steps, not {number(most)}"
     mine, other = (_busy(each, details) for each in (best, row))
     if mine and other:
         yield from _slower(mine, other)

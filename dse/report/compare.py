@@ -8,9 +8,10 @@ from typing import Any
 import polars as pl
 
 from dse.base.errors import UserError
+from dse.base.units import counted
 from dse.report.drawn import with_words
 from dse.report.layouts import label
-from dse.report.quantities import counted, number, quantity
+from dse.report.quantities import number, quantity
 from dse.run.identity import flat
 
 __all__ = ["Comparison", "Side", "compare"]
@@ -219,7 +220,7 @@ def _facts(matched: pl.DataFrame) -> Iterator[str]:
     for (path, one, two), n in ordered[:MOST_FACTS]:
         yield f"{path}: {one} → {two} ({n:,} of {counted(matched.height, 'point')})"
     if len(ordered) > MOST_FACTS:
-        yield f"and {len(ordered) - MOST_FACTS} facts more"
+        yield f"and {counted(len(ordered) - MOST_FACTS, 'fact')} more"
 
 
 def _weight(path: str) -> int:

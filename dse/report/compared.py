@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dse.base.units import counted
 from dse.report.answer import Answer, Fact
 from dse.report.compare import STILL, Comparison
 from dse.report.content import Content
-from dse.report.quantities import counted, number, quantity
+from dse.report.quantities import number, quantity
 from dse.report.section import Figure, Part, Rows, Section
 from dse.report.tables import Table, table
 

@@ -6,8 +6,9 @@ from math import isfinite
 
 import polars as pl
 
+from dse.base.units import counted
 from dse.report.layouts import described
-from dse.report.quantities import Quantity, counted
+from dse.report.quantities import Quantity
 from dse.report.subject import Subject
 
 __all__ = ["Drawn", "drawn", "span", "spans_decades", "with_words"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from dse.base.units import unit_of_name
 
-__all__ = ["DEFINITIONS", "Quantity", "cell", "counted", "is_known", "number", "quantity"]
+__all__ = ["DEFINITIONS", "Quantity", "cell", "is_known", "number", "quantity"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +145,6 @@ def number(value: float, digits: int = 3) -> str:
         return f"{value:.{digits - 1}e}"
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def counted(n: int, what: str) -> str:
-    """`1 point`, `12 points`."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def cell(column: str, value: Any) -> str:

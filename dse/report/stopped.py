@@ -5,8 +5,9 @@ from typing import Any
 
 import polars as pl
 
+from dse.base.units import counted
 from dse.report.layouts import label
-from dse.report.quantities import counted, number
+from dse.report.quantities import number
 from dse.report.record import Outcome
 from dse.report.subject import Subject
 from dse.report.tables import Table, amount, table, telling

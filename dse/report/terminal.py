@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from dse.base.units import counted
 from dse.report.answer import Answer, answer, unproved
 from dse.report.drawn import with_words
-from dse.report.quantities import counted
 from dse.report.record import Funnel, Outcome
 from dse.report.subject import Subject, subject
 from dse.report.tables import Table, front_table, varied

@@ -134,6 +134,11 @@ def test_the_router_names_every_server(engine: str) -> None:
     assert named == found.env.keys()
 
 
+def test_trtllm_says_how_many_servers_its_file_must_name() -> None:
+    said = " ".join(exported(apart("trtllm"), "trtllm").warnings)
+    assert "context_servers has num_instances 2, generation_servers 3" in said
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_roles_that_span_nodes_have_a_first_node_each(engine: str) -> None:
     prefill = pool(engine, "h200-sxm", {"tp": 16}, 2, "prefill")
