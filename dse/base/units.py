@@ -47,6 +47,7 @@ __all__ = [
     "UsdPerHour",
     "UsdPerKwh",
     "Watts",
+    "counted",
     "parse",
     "replace_quantities",
     "show",
@@ -211,6 +212,11 @@ def show(value: float, unit: object, digits: int = 3) -> str:
     if prefix is None:
         prefix = min(scales, key=scales.__getitem__)
     return f"{_plain(value / scales[prefix], digits)} {prefix}{target.symbol}"
+
+
+def counted(n: int, what: str) -> str:
+    """`1 point`, `12 points`."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def replace_quantities(text: str) -> str:

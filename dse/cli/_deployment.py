@@ -9,7 +9,7 @@ from dse.base.errors import IllegalError, SpaceError, UserError, did_you_mean
 from dse.base.keys import yaml_keys
 from dse.base.parse import parse_tree
 from dse.base.source import build, read
-from dse.base.units import UNITS, CountUnit, ShareUnit, parse
+from dse.base.units import UNITS, CountUnit, ShareUnit, counted, parse
 from dse.catalog import Catalog
 from dse.cli._flags import DeploymentFlags, SLOFlags, WorkloadFlags
 from dse.hardware import DType
@@ -249,7 +249,8 @@ def _pool(
     total = at_least_one(_count(own["gpus"]), "gpus") if "gpus" in own else layout.n_gpus
     if role != "both" and layout.n_gpus and total % layout.n_gpus:
         raise UserError(
-            f"--{role}: {total} GPUs % {layout.n_gpus} GPUs of a replica = {total % layout.n_gpus}",
+            f"--{role}: {counted(total, 'GPU')} % {layout.n_gpus} GPUs of a replica = "
+            f"{total % layout.n_gpus}",
             "give a multiple, or another layout",
         )
     return Pool(

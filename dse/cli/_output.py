@@ -26,11 +26,6 @@ def console(*, stderr: bool = False) -> "Console":
     return Console(stderr=stderr, highlight=False, soft_wrap=False)
 
 
-def counted(n: int, what: str) -> str:
-    """`1 point`, `12 points`."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
-
-
 def emit_json(document: Mapping[str, Any]) -> None:
     """Print `document` on stdout. Numbers that JSON lacks (NaN, infinities) become null."""
     print(json_module.dumps(_plain(document), indent=2, ensure_ascii=False))  # noqa: T201

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dse.base.units import counted
 from dse.cli._output import console
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -53,7 +54,8 @@ def _figures(found: Mapping[str, Any]) -> list[str]:
         f"steps      {f['n_steps']}, {f['batch_mean']:.1f} requests each; MFU {f['mfu']:.1%}, "
         f"MBU {f['mbu']:.1%}; {f['joules_per_output_token']:.3g} J per output token",
         f"KV cache   {f['kv_mean_fraction']:.1%} full, {f['kv_peak_fraction']:.1%} at most; "
-        f"{f['n_preemptions']} preemptions; {f['prefix_hit_fraction']:.1%} of prompt tokens cached",
+        f"{counted(f['n_preemptions'], 'preemption')}; "
+        f"{f['prefix_hit_fraction']:.1%} of prompt tokens cached",
     ]
 
 

@@ -113,7 +113,8 @@ def _elasticities(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _fewest(found: Mapping[str, Any]) -> Group:
     title = "no cluster holds this load"
     if found["n_gpus"] is not None:
-        title = f"{found['n_gpus']} GPUs are the fewest"
+        n_gpus = found["n_gpus"]
+        title = "1 GPU is enough" if n_gpus == 1 else f"{n_gpus:,} GPUs are the fewest"
     table = Table(
         "GPUs", "layout", "weights GiB", "KV GiB", "requests", "", box=None, pad_edge=False
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from dse.base.errors import UserError
+from dse.base.units import counted
 from dse.cli._calibrate_saturation import saturation
 from dse.cli._output import Json, console, emit_json
 
@@ -68,7 +69,7 @@ def kernels(
     if json:
         emit_json(document)
     else:
-        console().print(f"{len(fits)} slices fitted, written to {document['out']}")
+        console().print(f"{counted(len(fits), 'slice')} fitted, written to {document['out']}")
     return 0
 
 

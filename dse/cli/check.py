@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from dse.cli._output import Json, console, counted, emit_json
+from dse.base.units import counted
+from dse.cli._output import Json, console, emit_json
 
 MOST_RULES = 3
 
@@ -57,9 +58,10 @@ def _print(file: Path, found: dict[str, Any]) -> None:
         low, high = predicted["n_simulations"]
         cheap, dear = predicted["cpu_s"]
         out.print(
-            f"illegal {predicted['n_illegal']:,} points; predicted {low:,} to {high:,} simulations,"
-            f" {cheap:,.1f} to {dear:,.1f} CPU s, fewer where walls kill or results are reused;"
-            " start, enumeration and report come on top; a first run compiles the simulator"
+            f"illegal {counted(predicted['n_illegal'], 'point')}; predicted {low:,} to {high:,} "
+            f"simulations, {cheap:,.1f} to {dear:,.1f} CPU s, fewer where walls kill or results "
+            "are reused; start, enumeration and report come on top; a first run compiles the "
+            "simulator"
         )
     for name in found.get("unsupported", ()):
         out.print(f"cannot be simulated: {name}")
@@ -102,5 +104,5 @@ def _print_faults(file: Path, faults: list[dict[str, Any]]) -> None:
         place = f"{fault['file']}:{fault['line']}:{fault['column']}"
         path = f"{fault['path']}: " if fault["path"] else ""
         sys.stderr.write(f"{place}: {path}{fault['message']}\n")
-    count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+    count = counted(len(faults), "fault")
     sys.stderr.write(f"dse: {count} in {file}; nothing was run\n")

@@ -11,7 +11,7 @@ from dse.cli._flags import DeploymentFlags
 from dse.cli._output import Json, emit_json
 
 if TYPE_CHECKING:
-    from dse.export import Export
+    from dse.export import Export, Longest
     from dse.serving.deployment import Deployment
 
 NO_FLAGS = DeploymentFlags()
@@ -25,25 +25,31 @@ def export(
     *,
     store: Annotated[Path, Parameter(help="The store that knows the point.")] = Path("dse.duckdb"),
     context: Annotated[
-        str | None, Parameter(help="Tokens of the longest request; missing: ISL + OSL, or 8Ki.")
+        str | None,
+        Parameter(
+            help="Tokens of the longest request; missing: a point's longest and a tenth, or 8Ki."
+        ),
     ] = None,
     json: Json = False,
 ) -> int:
     """The launch command and flags of a deployment for vLLM, SGLang or TensorRT-LLM.
 
     The deployment is a point of a store, or the one that the flags describe; `--engine` is the one
-    that it is written for. Refused where the walls say that the engine could not start it.
+    that it is written for. A stored point is launched with its batch as the limit of running
+    requests, and with room beyond its longest request; the script says both. Refused where the
+    walls say that the engine could not start it.
     """
     from dse.base.units import CountUnit
     from dse.catalog import Catalog
     from dse.cli._deployment import deployment_of, require_legal
-    from dse.export import EXPORTERS, export
+    from dse.export import EXPORTERS, Longest, export
 
     catalog = Catalog.load()
     notes: list[str] = []
-    longest = 8192
+    remarks: list[str] = []
+    asked = Longest(tokens=8192, why="length: 8,192 tokens; --context sets another")
     if point is not None:
-        deployment, longest, notes = _stored(store, point, catalog)
+        deployment, asked, remarks, notes = _stored(store, point, catalog)
     else:
         deployment = deployment_of(flags, catalog)
         require_legal(deployment, flags.gpus)
@@ -54,8 +60,16 @@ def export(
         raise UserError(
             f"nothing is exported for {name!r}{hint}", f"--engine {', '.join(EXPORTERS)}"
         )
-    tokens = longest if context is None else CountUnit().read(context)
-    found = export(deployment, EXPORTERS[kind](), catalog, context_tokens=tokens)
+    if context is not None:
+        tokens = CountUnit().read(context)
+        asked = Longest(tokens=tokens, why=f"length: {tokens:,} tokens, as --context says")
+    found = export(
+        deployment,
+        EXPORTERS[kind](),
+        catalog,
+        context_tokens=asked.tokens,
+        remarks=(*remarks, asked.why),
+    )
     _tell(found, notes, json=json)
     return 0
 
@@ -88,9 +102,12 @@ def _layout(row: Mapping[str, Any], before: str) -> str:
     return ",".join(f"{name}={value}" for name, value in degrees.items() if value)
 
 
-def _stored(store: Path, point: str, catalog: Any) -> "tuple[Deployment, int, list[str]]":
-    """The deployment of a stored point, its longest request in tokens, and what to say of it."""
+def _stored(
+    store: Path, point: str, catalog: Any
+) -> "tuple[Deployment, Longest, list[str], list[str]]":
+    """The deployment of a stored point with its batch, its longest request, remarks and notes."""
     from dse.cli._deployment import deployment_of
+    from dse.export import longest, with_batch
     from dse.run.identity import deployment_id
     from dse.store import Store
 
@@ -99,7 +116,8 @@ def _stored(store: Path, point: str, catalog: Any) -> "tuple[Deployment, int, li
     wanted = point.lower()
     if not wanted or set(wanted) - set("0123456789abcdef"):
         raise UserError(f"{point!r} is no point_id", "ids are hexadecimal; `dse query` lists them")
-    rows = Store.open(store).query(f"SELECT * FROM point WHERE starts_with(point_id, '{wanted}')")
+    opened = Store.open(store)
+    rows = opened.query(f"SELECT * FROM point WHERE starts_with(point_id, '{wanted}')")
     if rows.height != 1:
         what = "no point" if not rows.height else f"{rows.height} points"
         raise UserError(f"{store} has {what} {point!r}", "`dse query 'FROM front'` lists point_id")
@@ -108,7 +126,13 @@ def _stored(store: Path, point: str, catalog: Any) -> "tuple[Deployment, int, li
     notes = []
     if deployment_id(deployment) != row["deployment_id"]:
         notes.append("the catalog or the study's own roots differ from what the point was run with")
-    return deployment, int(row["isl_tokens"] + row["osl_tokens"]), notes
+    studies = opened.query(
+        "SELECT study.text FROM answer JOIN run USING (run_id) JOIN study USING (study_id) "
+        f"WHERE answer.point_id = '{row['point_id']}' ORDER BY run.started_at DESC LIMIT 1"
+    )
+    text = studies.item() if studies.height else None
+    capped, remark = with_batch(deployment, row)
+    return capped, longest(row, text, capped), [remark], notes
 
 
 def _tell(found: "Export", notes: list[str], *, json: bool) -> None:

@@ -39,7 +39,8 @@ def report(
     store
         The DuckDB file that remembers results (default: dse.duckdb of the project).
     out
-        The folder of the report (default: reports/NAME).
+        The folder of the report (default: reports/NAME; with --set or --scenario
+        reports/NAME-DIGEST).
     scenario
         The scenario of the study whose overrides are laid on.
     """
@@ -49,7 +50,9 @@ def report(
 
     found = show(study, store=store, scenario=scenario, set_=set_)
     wanted = tuple(name for text in format_ for name in text.split(",") if name)
-    files = found.write(out or report_folder(study), wanted)
+    asked = found.ran.outcome.study
+    folder = out or report_folder(study, asked, is_changed=bool(scenario or set_))
+    files = found.write(folder, wanted)
     if json:
         emit_json({"study": found.ran.outcome.study.name, "files": [str(file) for file in files]})
     else:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dse.study import Study
 
 MOST_ROWS = 200
+DIGITS = 8
 
 
 def run(
@@ -45,7 +46,8 @@ def run(
     store
         The DuckDB file that remembers results (default: dse.duckdb of the project).
     out
-        The folder of the report (default: reports/NAME).
+        The folder of the report (default: reports/NAME; with --set or --scenario
+        reports/NAME-DIGEST, so that the plain answer stays).
     workers
         auto, 0 (this process) or N local Ray workers.
     ray
@@ -64,7 +66,7 @@ def run(
     from dse.study import load_study
 
     asked = load_study(study, scenario=scenario, set_=set_)
-    folder = out or report_folder(study)
+    folder = out or report_folder(study, asked, is_changed=bool(scenario or set_))
     _require_writable(folder)
     where = store or store_path(study)
     means = Means(workers=workers, ray=ray, retry=_statuses(retry))
@@ -78,11 +80,14 @@ def run(
     return tell(ran, files[0] if files else folder, json=json)
 
 
-def report_folder(study: Path) -> Path:
-    """`reports/NAME` of the project that the study belongs to."""
+def report_folder(study: Path, asked: "Study", *, is_changed: bool) -> Path:
+    """`reports/NAME` of the project that the study belongs to, with the digest of what was `asked`
+    where it is not what the file says.
+    """
     from dse.pipeline.api import project_of
 
-    return project_of(study) / "reports" / study.stem
+    name = f"{study.stem}-{asked.study_id[:DIGITS]}" if is_changed else study.stem
+    return project_of(study) / "reports" / name
 
 
 def tell(ran: "Ran", page: Path | None, *, json: bool) -> int:
@@ -105,12 +110,14 @@ def tell(ran: "Ran", page: Path | None, *, json: bool) -> int:
 
 def _failure(outcome: "Outcome") -> DseError | None:
     """What is wrong with an answer, if anything."""
+    from dse.base.units import counted
+
     if not outcome.certificate.get("valid", True):
         return DseError("a result beat its own bound: the certificate is void (our defect)")
     if not outcome.front.height and outcome.n_open:
         return InfeasibleError(
             "nothing that was simulated meets the SLO and the constraints; "
-            f"{outcome.n_open:,} survivors were not simulated, as the budget was spent",
+            f"the budget was spent with {counted(outcome.n_open, 'survivor')} not simulated",
             "raise search.budget: what was simulated is stored",
         )
     if not outcome.front.height:

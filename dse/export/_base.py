@@ -18,10 +18,12 @@ __all__ = [
     "Given",
     "Launch",
     "checkpoint",
+    "head_address",
     "integer",
     "is_quantised_online",
     "nodes_of",
     "refuse",
+    "urls",
 ]
 
 Flags = Mapping[str, str | None]
@@ -36,7 +38,8 @@ _REPOSITORY = re.compile(r"huggingface\.co/([\w.-]+/[\w.-]+\w)")
 class Launch:
     """One process to start: `copies` of it for equal replicas, on `node` of `n_nodes`.
 
-    `files` are written beside the command, name to content; `prefix` stands before the flags.
+    `files` are written beside the command, name to content; `prefix` stands before the flags and
+    `env` before it. `own` is what each of several processes has for itself.
     """
 
     role: Role
@@ -47,6 +50,7 @@ class Launch:
     node: int = 0
     n_nodes: int = 1
     copies: int = 1
+    own: str = "GPUs and a --port of its own"
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -80,11 +84,12 @@ class Given:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exporter(ABC):
     """How one engine is launched. `engine` names its catalog profiles, `cites` where its flags are
-    documented.
+    documented, `limit` says what its limit of running requests counts, and where that is said.
     """
 
     engine: ClassVar[str]
     cites: ClassVar[str]
+    limit: ClassVar[str]
     quantises: ClassVar[bool] = True
     """Whether the engine can make FP8 weights itself while it loads a 16-bit checkpoint."""
 
@@ -114,6 +119,18 @@ class Exporter(ABC):
                 )
         if not _REPOSITORY.search(deployment.model.source):
             yield f"the catalog knows no repository of {deployment.model.name}: give its path"
+
+
+def urls(deployment: Deployment, role: Role) -> tuple[str, ...]:
+    """A variable for the URL of each server of a role: `$PREFILL_URL`, or one a replica."""
+    name = f"${role.upper()}_URL"
+    n_servers = next(pool.n_replicas for pool in deployment.pools if pool.role == role)
+    return (name,) if n_servers == 1 else tuple(f"{name}_{i + 1}" for i in range(n_servers))
+
+
+def head_address(pool: Pool) -> str:
+    """The variable for the first node of a replica that spans several; each role has its own."""
+    return "$HEAD_ADDRESS" if pool.role == "both" else f"${pool.role.upper()}_HEAD_ADDRESS"
 
 
 def nodes_of(pool: Pool) -> tuple[int, int]:

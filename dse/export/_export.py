@@ -27,9 +27,15 @@ __all__ = ["export", "parse"]
 
 
 def export(
-    deployment: Deployment, exporter: Exporter, catalog: Catalog, *, context_tokens: int
+    deployment: Deployment,
+    exporter: Exporter,
+    catalog: Catalog,
+    *,
+    context_tokens: int,
+    remarks: tuple[str, ...] = (),
 ) -> Export:
     """The launch of `deployment` under `exporter`'s engine, for requests of `context_tokens`.
+    `remarks` on what its values rest on stand in the script.
 
     A deployment of another engine is taken over with its settings. Raises `IllegalError` where the
     walls say that the engine could not start it, or its flags cannot say it.
@@ -50,6 +56,7 @@ def export(
         launches=tuple(launches),
         router=exporter.router(moved),
         warnings=(*notes, *exporter.warnings(moved)),
+        remarks=(*remarks, exporter.limit),
     )
     lost = tuple(_lost(moved, parse(found.command, exporter, catalog)))
     return replace(found, warnings=(*found.warnings, *lost))

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, cast
 
 from dse.base.errors import UserError
@@ -14,8 +15,12 @@ _MARK = "# dse export: "
 _ROLE = "# role: "
 _HEAD = re.compile(r"# role: (\w+) \([a-z ]+\), replicas: (\d+), node: (\d+) of (\d+)$")
 _FILE = "# file: "
+_VARIABLE = re.compile(r"\$([A-Z_]+[A-Z])(?:_(\d+))?")
+_ASSIGNED = re.compile(r"([A-Z_]+)=(.*)")
 _VARIABLES = {
-    "HEAD_ADDRESS": "address of the first node",
+    "HEAD_ADDRESS": "address of the first node of a replica",
+    "PREFILL_HEAD_ADDRESS": "address of the first node of a prefill replica",
+    "DECODE_HEAD_ADDRESS": "address of the first node of a decode replica",
     "PREFILL_URL": "URL of the prefill server",
     "DECODE_URL": "URL of the decode server",
     "DRAFT_MODEL": "repository or path of the draft model",
@@ -25,13 +30,16 @@ _VARIABLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """The processes of a deployment, and what the reader must know. `head` is what no flag says."""
+    """The processes of a deployment, and what the reader must know. `head` is what no flag says,
+    `remarks` what the flags' values rest on.
+    """
 
     engine: str
     head: Mapping[str, str]
     launches: tuple[Launch, ...]
     router: tuple[str, ...] | None
     warnings: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
     @property
     def flags(self) -> dict[str, Any]:
@@ -44,17 +52,24 @@ class Export:
     @property
     def env(self) -> dict[str, str]:
         """What the reader must set: variables that the commands name."""
-        text = " ".join(part for each in self.launches for part in each.argv)
-        text += " ".join(self.router or ())
-        return {name: why for name, why in _VARIABLES.items() if f"${name}" in text}
+        parts = [part for each in self.launches for part in (*each.argv, *each.files.values())]
+        text = " ".join([*parts, *(self.router or ())])
+        found = {}
+        for name, number in _VARIABLE.findall(text):
+            found[f"{name}_{number}".rstrip("_")] = f"{_VARIABLES[name]} {number}".rstrip()
+        return found
 
     @property
     def command(self) -> str:
         """The script."""
         head = " ".join(f"{key}={value}" for key, value in self.head.items())
-        blocks = [f"{_MARK}{head}", *(_block(each) for each in self.launches)]
+        blocks = [f"{_MARK}{head}"]
+        if self.remarks:
+            blocks.append("\n".join(f"# {text}" for text in self.remarks))
+        blocks += map(_block, self.launches)
         if self.router is not None:
-            blocks.append(f"# in front of prefill and decode\n{_joined(self.router)}")
+            prefix = tuple(takewhile(lambda part: not part.startswith("--"), self.router))
+            blocks.append(f"# in front of prefill and decode\n{_joined(self.router, prefix)}")
         return "\n\n".join(blocks) + "\n"
 
 
@@ -78,10 +93,17 @@ def _block(launch: Launch) -> str:
     head += f", node: {launch.node + 1} of {launch.n_nodes}"
     lines = [head]
     if launch.copies > 1:
-        lines.append(f"# start {launch.copies} of these, each on GPUs and a port of its own")
+        own = launch.own
+        if launch.n_nodes > 1:
+            own += ", and an address of its own first node"
+        lines.append(f"# start {launch.copies} of these, each with {own}")
     for name, content in launch.files.items():
-        lines += [f"{_FILE}{name}", f"cat > {name} <<'END'", *content.splitlines(), "END"]
-    return "\n".join([*lines, _joined(launch.argv, launch.prefix)])
+        # Only an open heredoc lets the shell fill in a variable.
+        end = "END" if _VARIABLE.search(content) else "'END'"
+        lines += [f"{_FILE}{name}", f"cat > {name} <<{end}", *content.splitlines(), "END"]
+    env = " ".join(f"{name}={value}" for name, value in launch.env.items())
+    command = _joined(launch.argv, launch.prefix)
+    return "\n".join([*lines, f"{env} {command}" if env else command])
 
 
 def _joined(argv: tuple[str, ...], prefix: tuple[str, ...] = ()) -> str:
@@ -96,7 +118,9 @@ def _joined(argv: tuple[str, ...], prefix: tuple[str, ...] = ()) -> str:
 
 
 def _quoted(part: str) -> str:
-    return f'"{part}"' if part.startswith("$") else shlex.quote(part)
+    if not _VARIABLE.search(part):
+        return shlex.quote(part)
+    return '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _launch(block: str) -> Launch:
@@ -113,11 +137,16 @@ def _launch(block: str) -> Launch:
         files[lines[at].removeprefix(_FILE)] = "\n".join(lines[at + 2 : stop])
         at = stop + 1
     words = shlex.split("\n".join(lines[at:]).replace("\\\n", " "))
+    env: dict[str, str] = {}
+    while words and (found := _ASSIGNED.fullmatch(words[0])):
+        env[found[1]] = found[2]
+        words = words[1:]
     start = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
     return Launch(
         role=cast("Role", role),
         prefix=tuple(words[:start]),
         flags=_flags(words[start:]),
+        env=env,
         files=files,
         node=int(node) - 1,
         n_nodes=int(n_nodes),

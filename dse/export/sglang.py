@@ -9,10 +9,12 @@ from dse.export._base import (
     Given,
     Launch,
     checkpoint,
+    head_address,
     integer,
     is_quantised_online,
     nodes_of,
     refuse,
+    urls,
 )
 from dse.hardware import DType
 from dse.model import Model
@@ -20,8 +22,17 @@ from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
 from dse.serving.schedulers import Static
 
-HEAD = "$HEAD_ADDRESS:5000"
+HEAD_PORT = "5000"
+BOOTSTRAP_PORT = "8998"
 _KV = {DType.FP8: "fp8_e4m3", DType.BF16: "auto"}
+_OWN = {
+    "both": "GPUs and a --port of its own",
+    "decode": "GPUs and a --port of its own",
+    "prefill": (
+        "GPUs and a --port of its own; two on one host also need a bootstrap port each, which the "
+        "router takes behind the URL"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +45,11 @@ class SGLang(Exporter):
 
     engine: ClassVar[str] = "sglang"
     cites: ClassVar[str] = "https://docs.sglang.ai/advanced_features/server_arguments.html"
+    limit: ClassVar[str] = (
+        "--max-running-requests counts those of a whole replica: each attention DP rank takes "
+        "max_running_requests // dp_size "
+        "(https://github.com/sgl-project/sglang/tree/main/python/sglang/srt/managers)"
+    )
 
     kind: Literal["sglang"] = "sglang"
 
@@ -41,7 +57,8 @@ class SGLang(Exporter):
         flags = dict(self._flags(deployment, pool, context_tokens))
         n_nodes, _ = nodes_of(pool)
         for node in range(n_nodes):
-            more = {"--nnodes": str(n_nodes), "--node-rank": str(node), "--dist-init-addr": HEAD}
+            head = f"{head_address(pool)}:{HEAD_PORT}"
+            more = {"--nnodes": str(n_nodes), "--node-rank": str(node), "--dist-init-addr": head}
             yield Launch(
                 role=pool.role,
                 prefix=("python", "-m", "sglang.launch_server"),
@@ -49,6 +66,7 @@ class SGLang(Exporter):
                 node=node,
                 n_nodes=n_nodes,
                 copies=pool.n_replicas,
+                own=_OWN[pool.role],
             )
 
     def read(self, launch: Launch) -> Given:
@@ -79,8 +97,12 @@ class SGLang(Exporter):
     def router(self, deployment: Deployment) -> tuple[str, ...] | None:
         if not deployment.is_disaggregated:
             return None
-        urls = ("--prefill", "$PREFILL_URL", "--decode", "$DECODE_URL")
-        return ("python", "-m", "sglang_router.launch_router", "--pd-disaggregation", *urls)
+        found = ["python", "-m", "sglang_router.launch_router", "--pd-disaggregation"]
+        for url in urls(deployment, "prefill"):
+            found += ["--prefill", url, BOOTSTRAP_PORT]
+        for url in urls(deployment, "decode"):
+            found += ["--decode", url]
+        return tuple(found)
 
     def _flags(
         self, deployment: Deployment, pool: Pool, context_tokens: int
@@ -114,6 +136,8 @@ class SGLang(Exporter):
         if pool.role != "both":
             yield "--disaggregation-mode", pool.role
             yield "--disaggregation-transfer-backend", "nixl"
+        if pool.role == "prefill":
+            yield "--disaggregation-bootstrap-port", BOOTSTRAP_PORT
 
 
 def _layout_flags(pool: Pool) -> Iterator[tuple[str, str | None]]:

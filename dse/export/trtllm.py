@@ -11,6 +11,10 @@ from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
 from dse.serving.schedulers import Static
 
+WIDE = "WIDEEP"
+# Only the backend WIDEEP has DeepEP (tensorrt_llm/_torch/modules/fused_moe/fused_moe_wide_ep.py);
+# of its two kinds the low-latency one runs under CUDA graphs.
+DEEPEP = {"TRTLLM_CAN_USE_DEEP_EP": "1", "TRTLLM_FORCE_ALLTOALL_METHOD": "DeepEPLowLatency"}
 _KV = {DType.FP8: "fp8", DType.BF16: "auto", DType.NVFP4: "nvfp4"}
 
 
@@ -23,6 +27,11 @@ class TRTLLM(Exporter):
 
     engine: ClassVar[str] = "trtllm"
     cites: ClassVar[str] = "https://nvidia.github.io/TensorRT-LLM/commands/trtllm-serve.html"
+    limit: ClassVar[str] = (
+        "--max_batch_size counts the requests of one rank under attention DP "
+        "(max_num_active_requests of tensorrt_llm/_torch/pyexecutor/py_executor.py in "
+        "https://github.com/NVIDIA/TensorRT-LLM), of the replica otherwise"
+    )
     quantises: ClassVar[bool] = False
 
     kind: Literal["trtllm"] = "trtllm"
@@ -47,12 +56,17 @@ class TRTLLM(Exporter):
             "--extra_llm_api_options": name,
         }
         world = layout.n_gpus
-        over = ("mpirun", "-n", str(world), "trtllm-llmapi-launch") if n_nodes > 1 else ()
+        env = DEEPEP if pool.exchange == "deepep" else {}
+        over: tuple[str, ...] = ()
+        if n_nodes > 1:
+            carried = [part for name, value in env.items() for part in ("-x", f"{name}={value}")]
+            over = ("mpirun", "-n", str(world), *carried, "trtllm-llmapi-launch")
         path = checkpoint(deployment.model, deployment.precision.weights)
         yield Launch(
             role=pool.role,
             prefix=(*over, "trtllm-serve", path),
             flags=flags,
+            env={} if over else env,
             files={name: json.dumps(_options(deployment, pool), indent=2)},
             n_nodes=n_nodes,
             copies=pool.n_replicas,
@@ -66,6 +80,7 @@ class TRTLLM(Exporter):
         apart = options["enable_attention_dp"]
         balancer = options.get("moe_config", {}).get("load_balancer", {})
         slots = balancer.get("num_redundant_experts", 0)
+        is_wide = options.get("moe_config", {}).get("backend") == WIDE
         return Given(
             layout=Layout(
                 tp=1 if apart else world,
@@ -82,12 +97,28 @@ class TRTLLM(Exporter):
             prefix_caching=cache["enable_block_reuse"],
             chunked_prefill=options["enable_chunked_prefill"],
             context_tokens=integer(flags, "--max_seq_len"),
+            exchange="deepep" if is_wide else None,
         )
 
     def router(self, deployment: Deployment) -> tuple[str, ...] | None:
         if not deployment.is_disaggregated:
             return None
         return ("trtllm-serve", "disaggregated", "-c", "$DISAGGREGATED_YAML")
+
+    def warnings(self, deployment: Deployment) -> Iterator[str]:
+        yield from super(TRTLLM, self).warnings(deployment)
+        if deployment.is_disaggregated:
+            counts = {pool.role: pool.n_replicas for pool in deployment.pools}
+            yield (
+                "DISAGGREGATED_YAML must name one URL a server: context_servers has num_instances "
+                f"{counts['prefill']}, generation_servers {counts['decode']}"
+            )
+        if any(pool.exchange == "deepep" for pool in deployment.pools):
+            yield (
+                "TensorRT-LLM has no flag for DeepEP: the variables before the command and "
+                f"moe_config.backend {WIDE} ask for it, and it starts only where the image holds "
+                "DeepEP and activations are bfloat16"
+            )
 
 
 def _check(deployment: Deployment, pool: Pool) -> None:
@@ -128,6 +159,8 @@ def _options(deployment: Deployment, pool: Pool) -> dict[str, Any]:
             "max_draft_len": spec.n_draft,
             "speculative_model_dir": "$DRAFT_MODEL",
         }
+    if pool.exchange == "deepep":
+        options["moe_config"] = {"backend": WIDE}
     if pool.role != "both":
         options["cache_transceiver_config"] = {"backend": "DEFAULT"}
     if pool.role == "prefill":

@@ -11,17 +11,18 @@ from dse.export._base import (
     Given,
     Launch,
     checkpoint,
+    head_address,
     integer,
     is_quantised_online,
     nodes_of,
     refuse,
+    urls,
 )
 from dse.hardware import DType
 from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
 from dse.serving.schedulers import Static
 
-HEAD = "$HEAD_ADDRESS"
 RPC_PORT = "13345"
 _KV = {DType.FP8: "fp8", DType.BF16: "auto"}
 _ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
@@ -38,6 +39,10 @@ class VLLM(Exporter):
 
     engine: ClassVar[str] = "vllm"
     cites: ClassVar[str] = "https://docs.vllm.ai/en/stable/configuration/engine_args/"
+    limit: ClassVar[str] = (
+        "--max-num-seqs counts the requests of one data-parallel rank, an engine core of its own "
+        "(https://docs.vllm.ai/en/stable/serving/data_parallel_deployment/)"
+    )
 
     kind: Literal["vllm"] = "vllm"
 
@@ -46,7 +51,10 @@ class VLLM(Exporter):
         n_nodes, per_node = nodes_of(pool)
         path = checkpoint(deployment.model, _stored(deployment))
         prefix = ("vllm", "serve", path)
-        for node, more in enumerate(_spread(pool.layout, n_nodes, per_node)):
+        own = "GPUs and a --port of its own"
+        if pool.role != "both":
+            own = "GPUs, a --port and a VLLM_NIXL_SIDE_CHANNEL_PORT of its own"
+        for node, more in enumerate(_spread(pool, n_nodes, per_node)):
             yield Launch(
                 role=pool.role,
                 prefix=prefix,
@@ -54,6 +62,7 @@ class VLLM(Exporter):
                 node=node,
                 n_nodes=n_nodes,
                 copies=pool.n_replicas,
+                own=own,
             )
 
     def read(self, launch: Launch) -> Given:
@@ -86,8 +95,11 @@ class VLLM(Exporter):
     def router(self, deployment: Deployment) -> tuple[str, ...] | None:
         if not deployment.is_disaggregated:
             return None
-        urls = ("--prefill", "$PREFILL_URL", "--decode", "$DECODE_URL")
-        return ("vllm-router", "--vllm-pd-disaggregation", *urls)
+        found = ["vllm-router", "--vllm-pd-disaggregation"]
+        for role in ("prefill", "decode"):
+            for url in urls(deployment, role):
+                found += [f"--{role}", url]
+        return tuple(found)
 
     def _flags(
         self, deployment: Deployment, pool: Pool, context_tokens: int
@@ -144,8 +156,9 @@ def _layout_flags(pool: Pool) -> Iterator[tuple[str, str | None]]:
         yield "--eplb-config", json.dumps({"num_redundant_experts": layout.redundant_experts})
 
 
-def _spread(layout: Layout, n_nodes: int, per_node: int) -> Iterator[Flags]:
+def _spread(pool: Pool, n_nodes: int, per_node: int) -> Iterator[Flags]:
     """What each node adds: whole DP ranks a node, or one rank over several."""
+    layout, head = pool.layout, head_address(pool)
     rank = layout.tp * layout.pp
     if n_nodes == 1:
         yield {}
@@ -157,7 +170,7 @@ def _spread(layout: Layout, n_nodes: int, per_node: int) -> Iterator[Flags]:
             first = {"--data-parallel-start-rank": str(start), "--headless": None}
             yield {
                 "--data-parallel-size-local": str(min(local, layout.dp - start)),
-                "--data-parallel-address": HEAD,
+                "--data-parallel-address": head,
                 "--data-parallel-rpc-port": RPC_PORT,
                 **(first if start else {}),
             }
@@ -166,7 +179,7 @@ def _spread(layout: Layout, n_nodes: int, per_node: int) -> Iterator[Flags]:
             yield {
                 "--nnodes": str(n_nodes),
                 "--node-rank": str(node),
-                "--master-addr": HEAD,
+                "--master-addr": head,
                 **({"--headless": None} if node else {}),
             }
 

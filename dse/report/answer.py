@@ -6,9 +6,11 @@ from typing import Any
 
 import polars as pl
 
+from dse.base.units import counted
 from dse.catalog import Catalog
 from dse.export import EXPORTERS
 from dse.report.bands import Bands, bands
+from dse.report.causes import causes
 from dse.report.fleet import gpus_for, housed
 from dse.report.layouts import busy_replicas, family, in_flight, label, sentence
 from dse.report.quantities import Quantity, cell, number, quantity
@@ -17,7 +19,7 @@ from dse.report.stopped import nearest, stopped
 from dse.report.subject import Subject
 from dse.report.sure import cautions, sure
 
-__all__ = ["Answer", "Fact", "answer"]
+__all__ = ["Answer", "Fact", "answer", "unproved"]
 
 Row = Mapping[str, Any]
 MOST_RIVALS = 6
@@ -43,13 +45,15 @@ class Fact:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The recommended point in words and numbers, with titled `reasons`; `headline` says so where
-    nothing is feasible. `cautions` are those of the reasons that a short answer must not leave out,
+    nothing is feasible. `unproved` is what the search left open, said beside the headline, empty
+    where nothing. `cautions` are those of the reasons that a short answer must not leave out,
     `launch` the command that prints how to start it, where there is one.
     """
 
     feasible: bool
     title: str
     headline: str
+    unproved: str = ""
     point_id: str = ""
     facts: tuple[Fact, ...] = ()
     reasons: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -78,16 +82,31 @@ def answer(outcome: Outcome, subject: Subject) -> Answer:
         feasible=True,
         title=f"Recommended: {_rule(subject)}{_among(outcome)}",
         headline=sentence(best),
+        unproved=unproved(outcome),
         point_id=str(best["point_id"]),
         facts=tuple(_facts(best, subject, outcome.study.catalog, known)),
         reasons=(
             ("What stops it from doing better", tuple(_margins(best, subject, detail))),
-            ("How sure", (*doubts, *sure(best, known, outcome.certificate))),
-            ("Why not another", tuple(_rival(row, best, subject) for row in rivals)),
+            ("How sure", (*doubts, *sure(best, known, _told_below(outcome)))),
+            ("Why not another", tuple(_rival(row, best, subject, outcome) for row in rivals)),
         ),
         cautions=doubts,
         launch=_launch(best),
     )
+
+
+def unproved(outcome: Outcome) -> str:
+    """What a search that ended before its proof left open; empty where it left nothing."""
+    certificate = outcome.certificate
+    if not certificate.get("valid", True) or not (certificate.get("n_left") or outcome.n_open):
+        return ""
+    left = f"{counted(outcome.n_open, 'survivor')} neither simulated nor ruled out"
+    return f"Not proved: {certificate.get('statement') or left}."
+
+
+def _told_below(outcome: Outcome) -> Mapping[str, Any]:
+    """The certificate, where it is not what the answer says first."""
+    return {} if unproved(outcome) else outcome.certificate
 
 
 def _launch(best: Row) -> str:
@@ -103,18 +122,20 @@ def _rule(subject: Subject) -> str:
 
 def _among(outcome: Outcome) -> str:
     """Of what the answer is the best, where a budget left survivors undecided."""
-    return f" of {outcome.results.height:,} points simulated" if outcome.n_open else ""
+    n_points = counted(outcome.results.height, "point")
+    return f" of {n_points} simulated" if outcome.n_open else ""
 
 
 def _nothing(outcome: Outcome, subject: Subject) -> str:
     constraints = " and the study's constraints" if outcome.study.constraints else ""
     keeps = f"keeps {subject.slo_text()}{constraints}"
     if outcome.n_open:
+        were = "was" if outcome.n_open == 1 else "were"
         return (
-            f"None of {outcome.results.height:,} points simulated {keeps}; {outcome.n_open:,} that "
-            "were not may: the study's budget was spent."
+            f"None of {counted(outcome.results.height, 'point')} simulated {keeps}; "
+            f"{outcome.n_open:,} that {were} not may: the study's budget was spent."
         )
-    return f"None of {outcome.funnel.n_candidates:,} candidates {keeps}."
+    return f"None of {counted(outcome.funnel.n_candidates, 'candidate')} {keeps}."
 
 
 def _facts(best: Row, subject: Subject, catalog: Catalog, known: Bands) -> list[Fact]:
@@ -135,11 +156,13 @@ def _facts(best: Row, subject: Subject, catalog: Catalog, known: Bands) -> list[
 
 def _fact(row: Row, each: Quantity, known: Bands) -> Fact:
     band = known.interval(row, each.column)
+    price = row.get("usd_per_gpu_hour") if each.column.startswith("usd_per_mtok") else None
     return Fact(
         title=each.title,
         value=number(row[each.column] * each.scale),
         unit=each.unit,
         band=" to ".join(number(end * each.scale) for end in band) if band else "",
+        note=f"at {number(price)} USD/GPU/h" if price else "",
     )
 
 
@@ -178,7 +201,8 @@ def _margins(best: Row, subject: Subject, detail: Mapping[str, Any]) -> list[str
             continue
         at = each["concurrency"] * busy_replicas(best)
         wall = each["wall"]
-        text = f"{wall.replace('_', ' ')} wall at {number(at)} requests in flight"
+        requests = "1 request" if at == 1 else f"{number(at)} requests"
+        text = f"{wall.replace('_', ' ')} wall at {requests} in flight"
         if load:
             text += f", {number(at / load, 2)}× this load"
         found.append(f"{text}: {_BINDS[wall]}" if wall in _BINDS else text)
@@ -214,7 +238,8 @@ def _rivals(outcome: Outcome, subject: Subject, best: Row) -> list[Row]:
     return found[:MOST_RIVALS]
 
 
-def _rival(row: Row, best: Row, subject: Subject) -> str:
+def _rival(row: Row, best: Row, subject: Subject, outcome: Outcome) -> str:
+    """How a runner-up differs, and why it is behind where the report knows."""
     parts = []
     cost = quantity("usd_per_mtok_output")
     for each in (subject.first, subject.x, subject.y, cost):
@@ -223,7 +248,9 @@ def _rival(row: Row, best: Row, subject: Subject) -> str:
             text = _against(each, other, mine)
             if text not in parts:
                 parts.append(text)
-    return f"{row.get('gpu')}, {label(row)}: {'; '.join(parts)}"
+    why = "; ".join(causes(row, best, subject, outcome.details))
+    text = f"{row.get('gpu')}, {label(row)}: {'; '.join(parts)}"
+    return f"{text}. Why: {why}" if why else text
 
 
 def _against(each: Quantity, other: float, mine: float) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from dse.base.errors import UserError
+from dse.base.units import counted
 from dse.report.drawn import with_words
 from dse.report.layouts import label
 from dse.report.quantities import number, quantity
@@ -217,9 +218,9 @@ def _facts(matched: pl.DataFrame) -> Iterator[str]:
                 counts[key] = counts.get(key, 0) + 1
     ordered = sorted(counts.items(), key=lambda item: (-item[1], _weight(item[0][0]), item[0]))
     for (path, one, two), n in ordered[:MOST_FACTS]:
-        yield f"{path}: {one} → {two} ({n} of {matched.height} points)"
+        yield f"{path}: {one} → {two} ({n:,} of {counted(matched.height, 'point')})"
     if len(ordered) > MOST_FACTS:
-        yield f"and {len(ordered) - MOST_FACTS} facts more"
+        yield f"and {counted(len(ordered) - MOST_FACTS, 'fact')} more"
 
 
 def _weight(path: str) -> int:

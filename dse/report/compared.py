@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dse.base.units import counted
 from dse.report.answer import Answer, Fact
 from dse.report.compare import STILL, Comparison
 from dse.report.content import Content
@@ -29,7 +30,7 @@ def content_of(found: Comparison) -> Content:
     return Content(
         name=f"{found.a} and {found.b}",
         question=f"What moved from {found.a} to {found.b}?",
-        eyebrow=f"{found.matched.height:,} points in common",
+        eyebrow=f"{counted(found.matched.height, 'point')} in common",
         answer=Answer(
             feasible=True,
             title="In one line",
@@ -56,10 +57,11 @@ def headline(found: Comparison) -> str:
         return f"{each.title} is not known of both."
     n, low, high = found.n_moved(metric), ratios.min(), ratios.max()
     if not n:
-        return f"{each.title} is the same within {100 * STILL:g}% in all {ratios.len():,} points."
+        points = counted(ratios.len(), "point")
+        return f"{each.title} is the same within {100 * STILL:g}% in all of {points}."
     middle = ratios.median()
     return (
-        f"{each.title} moved in {n:,} of {ratios.len():,} points: median "
+        f"{each.title} moved in {n:,} of {counted(ratios.len(), 'point')}: median "
         f"{_percent(middle)}, from {_percent(low)} to {_percent(high)}."
     )
 
@@ -87,7 +89,7 @@ def _fact(found: Comparison, metric: str) -> Fact:
     each = quantity(metric)
     ratio = found.matched[f"{metric}_ratio"].drop_nulls().drop_nans().median()
     n = found.n_moved(metric)
-    note = f"{n:,} of {found.matched.height:,} points moved"
+    note = f"{n:,} of {counted(found.matched.height, 'point')} moved"
     return Fact(title=f"{each.title}, median change", value=_percent(ratio), note=note)
 
 

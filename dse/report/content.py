@@ -112,7 +112,8 @@ def _runs(funnel: Funnel, n_results: int) -> str:
     n_runs = funnel.n_simulated + funnel.n_reused
     if n_runs <= n_results:
         return ""
-    return f" {n_results:,} points were simulated {n_runs:,} times: at several loads or seeds."
+    points = "1 point was" if n_results == 1 else f"{n_results:,} points were"
+    return f" {points} simulated {n_runs:,} times: at several loads or seeds."
 
 
 def _provenance(outcome: Outcome) -> Section:
@@ -130,9 +131,4 @@ def _provenance(outcome: Outcome) -> Section:
 def _alerts(outcome: Outcome) -> Iterable[str]:
     if outcome.certificate and outcome.certificate.get("valid") is False:
         yield f"The certificate is void: {outcome.certificate.get('statement', '')}"
-    elif (n_left := outcome.certificate.get("n_left", 0)) and outcome.front.height:
-        yield (
-            f"This front is the best of what was simulated: {n_left:,} survivors were undecided "
-            "when the study's budget was spent"
-        )
     yield from outcome.notes

@@ -6,6 +6,7 @@ from math import isfinite
 
 import polars as pl
 
+from dse.base.units import counted
 from dse.report.layouts import described
 from dse.report.quantities import Quantity
 from dse.report.subject import Subject
@@ -35,7 +36,8 @@ def drawn(results: pl.DataFrame, subject: Subject, columns: list[str]) -> Drawn:
     finite = pl.all_horizontal(pl.col(each.column).is_finite() for each in (x, y))
     rows = results.filter(finite.fill_null(value=False))
     n_blank = results.height - rows.height
-    notes = [f"{n_blank:,} points have no value on an axis."] if n_blank else []
+    has = "has" if n_blank == 1 else "have"
+    notes = [f"{counted(n_blank, 'point')} {has} no value on an axis."] if n_blank else []
     if rows.height > MOST:
         whole = rows.height
         rows = _thinned(rows, x, y)

@@ -25,6 +25,8 @@ def _head(found: Content) -> Iterator[str]:
     if best.feasible:
         yield best.title
     yield f"**{best.headline}**" if best.feasible else f"**Nothing is feasible.** {best.headline}"
+    if best.unproved:
+        yield f"> {best.unproved}"
     if best.launch:
         yield f"To launch it: `{best.launch}`"
     if best.facts:

@@ -6,12 +6,13 @@ from typing import Any
 
 import polars as pl
 
+from dse.report.answer import unproved
 from dse.report.panels import Compared, Panel, compared, panels
 from dse.report.quantities import number, quantity
 from dse.report.record import Outcome
 from dse.report.section import Figure, Part, Rows, Section
 from dse.report.subject import Subject
-from dse.report.tables import Table, table
+from dse.report.tables import Table, distinct, table
 
 __all__ = ["Held", "held", "sensitivity"]
 
@@ -35,6 +36,7 @@ def sensitivity(outcome: Outcome, about: Subject) -> Part | None:
     if feasible.is_empty():
         return None
     asked = compared(outcome, feasible)
+    held_names = distinct(outcome.results[asked.column])
     if not outcome.results["context"].is_in(asked.contexts).all(ignore_nulls=False):
         within = pl.col("context").is_in(asked.contexts)
         outcome = replace(outcome, results=outcome.results.filter(within))
@@ -44,12 +46,14 @@ def sensitivity(outcome: Outcome, about: Subject) -> Part | None:
     if not found:
         return None
     names = sorted({row[asked.column] for each in found for row in each.rows})
+    # Every value that the results hold has a colour, so that none changes it from chart to chart.
+    coloured = names if asked.column == "family" else held_names
     section = Section(
         name="sensitivity",
         title="What would change the answer",
-        lines=(_line(found, asked, len(names)),),
+        lines=(_line(found, asked, len(names), is_proved=not unproved(outcome)),),
         lead=(_flips(found, asked),),
-        charts=tuple(_figure(each, asked, names) for each in found),
+        charts=tuple(_figure(each, asked, coloured) for each in found),
     )
     return Part(section=section, datasets={_dataset(each): _bounded(each) for each in found})
 
@@ -91,10 +95,15 @@ def _dataset(panel: Panel) -> str:
     return f"sensitivity_{panel.name}"
 
 
-def _line(found: Sequence[Panel], asked: Compared, n_compared: int) -> str:
+def _line(found: Sequence[Panel], asked: Compared, n_compared: int, *, is_proved: bool) -> str:
     what = "layout family" if asked.column == "family" else quantity(asked.column).title
     text = f"The best of each {what} while one thing moves and the rest stays as the study asks."
-    if n_compared > 1:
+    if not is_proved:
+        text += (
+            " All among the points that were simulated: the search ended before its proof, and "
+            "what it left open may be better anywhere here."
+        )
+    elif n_compared > 1 and asked.tolerance > 0:
         text += (
             f" Another counts as better from {100 * asked.tolerance:g}% on, the tolerance of the "
             "search."

@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from dse.base.units import counted
 from dse.report.layouts import label
 from dse.report.quantities import number
 from dse.report.record import Outcome
@@ -43,7 +44,8 @@ def stopped(outcome: Outcome, about: Subject) -> list[str]:
     if outcome.results.height:
         found.append(_simulated(outcome, about))
     if funnel.n_failed:
-        found.append(f"{funnel.n_failed:,} simulations failed; `dse query` has their errors.")
+        failed = counted(funnel.n_failed, "simulation")
+        found.append(f"{failed} failed; `dse query 'SELECT error FROM result'` says why.")
     return found or ["The space has no candidate."]
 
 

@@ -15,6 +15,7 @@ Row = Mapping[str, Any]
 # A rate whose low end lies further down than this share of what TPOT's high end gives has rows of
 # another kind behind it.
 _SAME_ROWS = 0.8
+_AT_THE_NUMBER = 5e-4
 
 
 def sure(best: Row, known: Bands, certificate: Mapping[str, Any]) -> list[str]:
@@ -57,6 +58,7 @@ def _ranges(known: Bands) -> Iterator[str]:
         "Ranges hold 80% of measured rows of this engine and kind of model "
         f"({'; '.join(_factors(known))})."
     )
+    yield from _biased(known)
     if known.rate is None:
         return
     if known.stated:
@@ -69,6 +71,26 @@ def _ranges(known: Bands) -> Iterator[str]:
             "flight, which is counted in"
         )
     yield f"{text}."
+
+
+def _biased(known: Bands) -> Iterator[str]:
+    """Ranges that end at the number itself, and why they do (`evidence/intervals.py`)."""
+    named = dict(known.latencies)
+    if known.rate is not None and known.stated:
+        named["output"] = known.rate
+    for side, end, where in ((0, "start", "above"), (1, "end", "below")):
+        found = [
+            name if name == "output" else name.upper()
+            for name in named
+            if abs(named[name][side] - 1.0) < _AT_THE_NUMBER
+        ]
+        if found:
+            yield (
+                f"The {' and '.join(found)} range{'s' * (len(found) > 1)} {end}"
+                f"{'s' * (len(found) == 1)} at the prediction: nearly all measured rows of "
+                f"this kind lie {where} it. A range always holds its prediction, as a deployment "
+                "need not share that bias; expect the other end."
+            )
 
 
 def _factors(known: Bands) -> Iterator[str]:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from dse.report.answer import Answer, answer
+from dse.base.units import counted
+from dse.report.answer import Answer, answer, unproved
 from dse.report.drawn import with_words
 from dse.report.record import Funnel, Outcome
 from dse.report.subject import Subject, subject
@@ -42,7 +43,7 @@ def summary(outcome: Outcome, width: int = 100, *, report: Path | None = None) -
         parts.append(Padding(_front(outcome, about, width), (1, 0, 0, 0)))
     parts.append(Padding(Text(_funnel_line(outcome)), (1, 0, 0, 0)))
     statement = outcome.certificate.get("statement")
-    if statement and outcome.funnel.n_survivors:
+    if statement and outcome.funnel.n_survivors and not (best.feasible and unproved(outcome)):
         style = "" if outcome.certificate.get("valid", True) else "bold red"
         parts.append(Text(f"Search: {statement}.", style=style))
     parts += [Text(note, style="yellow") for note in outcome.notes]
@@ -55,7 +56,7 @@ def _funnel_line(outcome: Outcome) -> str:
     """The funnel in a sentence; the three walls that removed most by name."""
     funnel = outcome.funnel
     removed = {**funnel.illegal, **funnel.killed}
-    steps = [f"{funnel.n_candidates:,} candidates"]
+    steps = [counted(funnel.n_candidates, "candidate")]
     n_illegal, n_killed = sum(funnel.illegal.values()), sum(funnel.killed.values())
     if removed:
         top = sorted(removed, key=lambda name: -removed[name])[:3]
@@ -63,7 +64,7 @@ def _funnel_line(outcome: Outcome) -> str:
         steps.append(f"{n_illegal:,} illegal and {n_killed:,} beyond a wall ({named})")
     if any(funnel.screened.values()):
         steps.append(f"{sum(funnel.screened.values()):,} screened")
-    steps.append(f"{funnel.n_survivors:,} survivors")
+    steps.append(counted(funnel.n_survivors, "survivor"))
     if funnel.n_dropped_by_bound:
         steps.append(f"{funnel.n_dropped_by_bound:,} dropped by bound")
     if outcome.n_open:
@@ -95,6 +96,8 @@ def _answer(best: Answer, about: Subject) -> "Iterable[RenderableType]":
                 yield from (Padding(Text(f"- {line}"), (0, 0, 0, 2)) for line in lines)
         return
     yield Text(best.headline, style="bold green")
+    if best.unproved:
+        yield Text(f"! {best.unproved}", style="bold yellow")
     facts = [f"{fact.title} {fact.value} {fact.unit}".strip() + fact.aside for fact in best.facts]
     yield Text(f"{best.title} under {about.slo_text()}", style="dim")
     yield Text(" · ".join(facts))
@@ -112,6 +115,7 @@ def _front(outcome: Outcome, about: Subject, width: int) -> "RenderableType":
     more = outcome.front.height - MOST_ROWS
     first = ["model", "gpu", "layout", *varied(whole.columns)]
     first += [each.column for each in about.objectives]
+    first += [each.column for each in about.bounds()]
     parts = [grid(shown, width, [*first, "concurrency", "req_per_s"])]
     if more > 0:
         parts.append(Text(f"  … and {more:,} more on the front", style="dim"))
@@ -120,40 +124,58 @@ def _front(outcome: Outcome, about: Subject, width: int) -> "RenderableType":
 
 def grid(found: Table, width: int, first: Sequence[str] = ()) -> "RenderableType":
     """A table for a terminal: as many of its columns as fit whole into `width`, `first` before
-    others.
+    others. Heads break at their words where not all columns fit otherwise.
     """
     from rich import box
     from rich.table import Table as Grid
 
-    kept = _fitting(found, width, first)
+    heads = [_split(head) for head in found.heads]
+    kept = _fitting(found, heads, width, first)
+    if len(kept) < len(heads):
+        heads = [_broken(lines, *_cells(found, i)) for i, lines in enumerate(heads)]
+        kept = _fitting(found, heads, width, first)
     shown = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index in kept:
-        head, unit = _split(found.heads[index])
-        title = f"{head}\n{unit}" if unit else head
-        if found.numeric[index]:
-            shown.add_column(title, justify="right", no_wrap=True)
-        else:
-            shown.add_column(title, no_wrap=True)
+        justify: Literal["left", "right"] = "right" if found.numeric[index] else "left"
+        title = "\n".join(heads[index])
+        shown.add_column(title, justify=justify, no_wrap=True, vertical="bottom")
     for row in found.rows:
         shown.add_row(*(row[index] for index in kept))
     return shown
 
 
-def _fitting(found: Table, width: int, first: Sequence[str]) -> list[int]:
-    """The columns that fit into `width` without a cut, in their order; those named come first."""
-    ranked = sorted(range(len(found.heads)), key=lambda i: found.columns[i] not in first)
+def _fitting(
+    found: Table, heads: Sequence[Sequence[str]], width: int, first: Sequence[str]
+) -> list[int]:
+    """The columns that fit into `width` without a cut, in their order; those named come first, as
+    they are named.
+    """
+    order = {name: place for place, name in enumerate(first)}
+    ranked = sorted(range(len(heads)), key=lambda i: order.get(found.columns[i], len(order)))
     kept: list[int] = []
     used = 0
     for index in ranked:
-        cells = [*_split(found.heads[index]), *(row[index] for row in found.rows)]
-        used += max(map(len, cells)) + _PADDING
-        if used > width and kept:
+        used += max(map(len, (*heads[index], *_cells(found, index)))) + _PADDING
+        if used - _PADDING > width and kept:
             break
         kept.append(index)
     return sorted(kept)
 
 
-def _split(head: str) -> tuple[str, str]:
-    """A head's words and its unit."""
+def _cells(found: Table, index: int) -> list[str]:
+    return [row[index] for row in found.rows]
+
+
+def _split(head: str) -> tuple[str, ...]:
+    """A head's words and its unit, a line each."""
     words, _, unit = head.partition(" (")
-    return words, unit.removesuffix(")")
+    return (words, unit.removesuffix(")")) if unit else (words,)
+
+
+def _broken(lines: Sequence[str], *cells: str) -> tuple[str, ...]:
+    """A head's words over lines no wider than its unit, its cells or its longest word."""
+    from textwrap import wrap
+
+    words, *unit = lines
+    widest = max(map(len, (*unit, *cells, *words.split())))
+    return (*wrap(words, widest), *unit)

@@ -8,6 +8,7 @@ nearest legal degrees by running them again.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from dse.base.units import counted
 from dse.hardware.dtype import DType
 from dse.hardware.fabric import Fabric
 from dse.hardware.gpu import GPU
@@ -368,7 +369,7 @@ def _cluster(case: _Case) -> Iterator[Illegal]:
     """Whole replicas fill the pool, and a fabric joins their GPUs."""
     replica, total = case.layout.n_gpus, case.n_gpus
     if total is not None and total % replica:
-        reason = f"{total} GPUs % {replica} GPUs of a replica = {total % replica}"
+        reason = f"{counted(total, 'GPU')} % {replica} GPUs of a replica = {total % replica}"
         whole = total // replica * replica
         near = tuple(f"gpus={n}" for n in (whole, whole + replica) if n)
         yield Illegal(rule="cluster", reason=reason, nearest=near)

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from dse.base.units import counted
 from dse.catalog import Catalog
 from dse.serving.deployment import Role
 from dse.serving.legality import Illegal
@@ -187,11 +188,13 @@ def _unfilled(columns: Mapping[str, Cell], roles: tuple[Role, ...]) -> Illegal:
     n_gpus = columns["n_gpus"]
     sizes = [_replica_gpus(columns, prefix(role)) for role in roles]
     if len(sizes) == 1:
-        reason = f"{n_gpus} GPUs % {sizes[0]} GPUs of a replica = {int(n_gpus) % sizes[0]}"
+        total = int(n_gpus)
+        reason = f"{counted(total, 'GPU')} % {sizes[0]} GPUs of a replica = {total % sizes[0]}"
         below = int(n_gpus) // sizes[0] * sizes[0]
         nearest = tuple(f"gpus={each}" for each in (below, below + sizes[0]) if each)
         return Illegal(rule="cluster", reason=reason, nearest=nearest)
-    reason = f"no split of {n_gpus} GPUs into prefill replicas of {sizes[0]} and decode replicas "
+    total_text = counted(int(n_gpus), "GPU")
+    reason = f"no split of {total_text} into prefill replicas of {sizes[0]} and decode replicas "
     return Illegal(rule="cluster", reason=f"{reason}of {sizes[1]} fills them")
 
 

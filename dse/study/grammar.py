@@ -212,7 +212,12 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFile:
-    """A question asked of a space."""
+    """A question asked of a space.
+
+    `compare_by` is a column that every point has: `gpu`, `branch`, `engine`, `model`, `weights`, a
+    degree such as `tp`, or a fact that the space varies. Each of its values is searched for a front
+    of its own, with a `budget` of its own, and the report sets them side by side; without it, GPUs.
+    """
 
     question: str
     space: str | SpaceFile

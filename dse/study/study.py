@@ -96,12 +96,24 @@ class Study:
         return self.asked.workload(int(row["isl_tokens"]), int(row["osl_tokens"]), offered)
 
     def price_of(self, name: str, gpu: GPU) -> Price | None:
-        """Return the price of a GPU: the study's, else the newest of the catalog, else None."""
+        """Return the price of a GPU: the study's, else the newest of the catalog, else None.
+
+        Of several quotes of the newest date the cheapest, as the dearer need not be paid; its
+        source says how many there are and up to what.
+        """
         if name in self.price:
             return self.price[name]
         quotes = self.catalog.prices(name)
         if not quotes:
             return None
-        newest = max(quotes, key=lambda quote: quote.date)
-        source = f"{newest.name}, {newest.date} ({newest.basis}): {newest.source}"
+        date = max(quote.date for quote in quotes)
+        same = sorted(
+            (quote for quote in quotes if quote.date == date),
+            key=lambda quote: (quote.usd_per_gpu_hour, quote.name),
+        )
+        newest = same[0]
+        source = f"{newest.name}, {date} ({newest.basis}): {newest.source}"
+        if len(same) > 1:
+            top = same[-1].usd_per_gpu_hour
+            source += f"; the cheapest of {len(same)} quotes of {date}, up to {top:g} USD/h"
         return Quoted(usd_per_hour=(newest.usd_per_gpu_hour,), source=source)

@@ -1,6 +1,7 @@
 """`dse export`: from flags and from a stored point; one JSON document, exit codes, refusals."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from dse.catalog import Catalog
 from dse.cli._deployment import deployment_of
 from dse.cli.export import flags_of
-from dse.export import EXPORTERS, parse
+from dse.export import EXPORTERS, longest, parse, with_batch
 from dse.run.identity import deployment_facts, deployment_id
 from dse.store import Store
 from tests import commands
@@ -32,6 +33,8 @@ TOGETHER = {
     "n_replicas": 4,
     "isl_tokens": 2000,
     "osl_tokens": 500,
+    "batch": 32,
+    "concurrency": 128,
 }
 APART = {
     "model": "deepseek-v3.2",
@@ -49,6 +52,7 @@ APART = {
     "decode_n_replicas": 1,
     "isl_tokens": 8192,
     "osl_tokens": 1024,
+    "concurrency": 100,
 }
 
 
@@ -95,7 +99,10 @@ def test_a_stored_point_by_the_start_of_its_id(
 ) -> None:
     code, out, err = run(capsys, "aaaa", "--store", str(store))
     assert code == 0
-    assert "--max-model-len 2500" in out
+    assert "--max-model-len 3012" in out
+    assert "at most 2,500 tokens were simulated, 512 are room" in out
+    assert "--max-num-seqs 32 " in out
+    assert "simulated with 32 requests in flight in each decoding replica\n" in out
     assert "# start 4 of these" in out
     assert "differ" not in err
 
@@ -109,7 +116,47 @@ def test_a_stored_point_with_prefill_and_decode_apart(
     assert set(found["flags"]) == {"prefill", "decode"}
     assert found["flags"]["decode"]["--dp-size"] == "16"
     assert found["warnings"] == []
-    assert set(found["env"]) == {"HEAD_ADDRESS", "PREFILL_URL", "DECODE_URL"}
+    heads = {"PREFILL_HEAD_ADDRESS", "DECODE_HEAD_ADDRESS"}
+    assert set(found["env"]) == {*heads, "PREFILL_URL", "DECODE_URL"}
+    # 100 in flight are 7 in each of 16 ranks, rounded up; SGLang divides its limit by the ranks.
+    assert found["flags"]["decode"]["--max-running-requests"] == str(7 * 16)
+    assert found["flags"]["prefill"]["--max-running-requests"] == "2048"
+    assert "max_running_requests // dp_size" in found["command"]
+
+
+@pytest.mark.parametrize(
+    ("study", "tokens", "why"),
+    [
+        ({}, 3012, "at most 2,500 tokens were simulated, 512 are room"),
+        ({"workload": {"lengths": {"uniform": [0.5, 4.0]}}}, 11000, "at most 10,000"),
+        ({"workload": {"lengths": {"uniform": [1.0, 16.0]}}}, 40960, "960 are room"),
+        ({"workload": {"lengths": {"lognormal": 0.8}}}, 40960, "no longest request"),
+        ({"workload": {"sessions": {"turns": 4}}}, 40960, "no longest request"),
+        ({"load": {"trace": "chat.csv"}}, 40960, "no longest request"),
+    ],
+)
+def test_the_context_holds_the_longest_request_and_room(
+    study: dict[str, Any], tokens: int, why: str
+) -> None:
+    found = longest(TOGETHER, json.dumps(study), deployment_of(flags_of(TOGETHER)))
+    assert found.tokens == tokens
+    assert why in found.why
+
+
+def test_a_kv_pool_without_room_is_filled() -> None:
+    row = {**TOGETHER, "isl_tokens": 16_000}
+    small = replace(deployment_of(flags_of(row)), kv_pool_bytes=16_600 * 131_072.0)
+    found = longest(row, None, small)
+    assert 16_500 < found.tokens <= 16_600
+    assert "all that the KV pool holds" in found.why
+
+
+def test_a_rate_keeps_the_limit_that_was_simulated() -> None:
+    deployment = deployment_of(flags_of(TOGETHER))
+    row = {"batch": None, "concurrency": None, "req_per_s": 4.0}
+    same, remark = with_batch(deployment, row)
+    assert same == deployment
+    assert "under a rate, at most 1,024 requests in a rank" in remark
 
 
 def test_what_changed_since_the_run_is_said(

@@ -1,6 +1,8 @@
 """What is exported parses back to the same deployment, with the same verdict of the walls."""
 
 from dataclasses import replace
+from pathlib import Path
+from subprocess import run
 from typing import Any
 
 import pytest
@@ -117,6 +119,70 @@ def test_prefill_and_decode_apart(engine: str) -> None:
     assert {each.role: each.copies for each in found.launches} == {"prefill": 2, "decode": 3}
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_the_router_names_every_server(engine: str) -> None:
+    """`--prefill URL [BOOTSTRAP_PORT]` and `--decode URL`, once a server (both routers)."""
+    found = exported(apart(engine), engine)
+    router = " ".join(found.router or ())
+    port = " 8998" if engine == "sglang" else ""
+    for i in (1, 2):
+        assert f"--prefill $PREFILL_URL_{i}{port}" in router
+        assert f'  --prefill "$PREFILL_URL_{i}"{port}' in found.command
+    assert router.count("--prefill ") == 2
+    assert [f"--decode $DECODE_URL_{i}" in router for i in (1, 2, 3, 4)] == [True] * 3 + [False]
+    named = {"PREFILL_URL_1", "PREFILL_URL_2", "DECODE_URL_1", "DECODE_URL_2", "DECODE_URL_3"}
+    assert named == found.env.keys()
+
+
+def test_trtllm_says_how_many_servers_its_file_must_name() -> None:
+    said = " ".join(exported(apart("trtllm"), "trtllm").warnings)
+    assert "context_servers has num_instances 2, generation_servers 3" in said
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_roles_that_span_nodes_have_a_first_node_each(engine: str) -> None:
+    prefill = pool(engine, "h200-sxm", {"tp": 16}, 2, "prefill")
+    decode = pool(engine, "h200-sxm", WIDE_EP, 1, "decode")
+    found = exported(deployment("deepseek-v3", "fp8_block", "bf16", prefill, decode), engine)
+    addresses = {"PREFILL_HEAD_ADDRESS", "DECODE_HEAD_ADDRESS"}
+    assert addresses <= found.env.keys()
+    assert "HEAD_ADDRESS" not in found.env
+    assert "and an address of its own first node" in found.command
+
+
+@pytest.mark.parametrize("engine", ["vllm", "trtllm"])
+def test_the_shell_fills_in_the_draft_model_wherever_it_stands(engine: str, tmp_path: Path) -> None:
+    """Inside quotes that close a text, or a heredoc, `$DRAFT_MODEL` would stay as it is."""
+    spec = SpeculativeDecoding(method="draft", n_draft=3, acceptance=0.7)
+    one = pool(engine, "h200-sxm", {"tp": 8}, 1)
+    script = exported(deployment("deepseek-v3", "fp8_block", "bf16", one, speculative=spec), engine)
+    stub = 'vllm() { printf "%s\\n" "$@"; }; trtllm-serve() { cat trtllm.yaml; }\n'
+    done = run(
+        ["bash", "-c", f"DRAFT_MODEL=small/draft\n{stub}{script.command}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert '"small/draft"' in done.stdout
+    assert "$DRAFT_MODEL" not in done.stdout
+
+
+@pytest.mark.parametrize("gpus", [8, 16])
+def test_trtllm_is_told_of_deepep_by_what_it_reads(gpus: int) -> None:
+    """No flag sets it: two variables, which MPI must carry to other nodes, and the backend."""
+    one = pool("trtllm@1.1", "h200-sxm", {"dp": gpus, "ep": gpus}, 1)
+    deepep = replace(one, engine=replace(one.engine, exchange="deepep"))
+    found = assert_same(deployment("deepseek-v3", "fp8_block", "bf16", deepep), "trtllm")
+    before = "-x " if gpus > 8 else ""
+    assert f"{before}TRTLLM_CAN_USE_DEEP_EP=1 " in found.command
+    assert f"{before}TRTLLM_FORCE_ALLTOALL_METHOD=DeepEPLowLatency trtllm" in found.command
+    assert '"backend": "WIDEEP"' in found.command
+    assert any("no flag for DeepEP" in text for text in found.warnings)
+    gathers = exported(deployment("deepseek-v3", "fp8_block", "bf16", one), "trtllm")
+    assert "DEEP_EP" not in gathers.command + " ".join(gathers.warnings)
+
+
 def test_a_context_server_of_trtllm_does_not_overlap_its_scheduler() -> None:
     files = {
         e.role: "".join(e.files.values()) for e in exported(apart("trtllm"), "trtllm").launches
@@ -130,7 +196,7 @@ def test_a_context_server_of_trtllm_does_not_overlap_its_scheduler() -> None:
 def test_drafts(engine: str, method: Any) -> None:
     spec = SpeculativeDecoding(method=method, n_draft=3, acceptance=0.7)
     found = assert_same(apart(engine, speculative=spec), engine)
-    assert ("DRAFT_MODEL" in found.env) == (method == "draft" and engine != "trtllm")
+    assert ("DRAFT_MODEL" in found.env) == (method == "draft")
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])

@@ -27,6 +27,8 @@ LATENT: dict[str, Any] = {
     "n_routed_experts": 16,
     "num_experts_per_tok": 2,
     "n_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
     "moe_intermediate_size": 32,
     "first_k_dense_replace": 1,
     "moe_layer_freq": 1,

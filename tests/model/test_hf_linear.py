@@ -160,7 +160,8 @@ SPARSE: dict[str, Any] = {
 
 
 def test_block_sparse_reads_the_chosen_blocks() -> None:
-    found = model({**PLAIN, "model_type": "minimax_m3", "sparse_attention_config": SPARSE})
+    keys = {"head_dim": 8, "num_local_experts": 0, "sparse_attention_config": SPARSE}
+    found = model({**PLAIN, **keys, "model_type": "minimax_m3"})
     kinds = [layer.attention.kind for layer in found.expanded()]
     assert kinds == ["gqa", "block_sparse", "block_sparse", "block_sparse"]
     part = found.layers[-1].attention

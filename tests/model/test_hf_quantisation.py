@@ -114,6 +114,7 @@ def test_parallel_dense_block_and_experts_are_told_apart() -> None:
     config = {
         **PLAIN,
         "model_type": "gemma4_text",
+        "layer_types": ["full_attention"] * 4,
         "enable_moe_block": True,
         "num_experts": 4,
         "top_k_experts": 2,

@@ -249,7 +249,10 @@ def test_gpt2_style_names() -> None:
         (without(PLAIN, "vocab_size"), "vocab_size"),
         (without(PLAIN, "intermediate_size"), "intermediate_size"),
         (without(LATENT, "v_head_dim"), "v_head_dim"),
-        (without(LATENT, "num_experts_per_tok"), "num_experts_per_tok"),
+        (
+            without({**LATENT, "model_type": "brand_new"}, "num_experts_per_tok"),
+            "num_experts_per_tok",
+        ),
         ({**PLAIN, "quantum_heads": 3}, "quantum_heads"),
         ({**PLAIN, "layer_types": ["full_attention"] * 3}, "layer_types"),
         ({**PLAIN, "layer_types": ["ring_attention"] * 4}, "ring_attention"),

@@ -1,6 +1,7 @@
 """The main job from YAML to a page: what it says, keeps, reuses and never simulates twice."""
 
 import re
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -90,11 +91,11 @@ def test_a_changed_slo_reuses_what_is_simulated(project, ran):
 
 
 def test_the_pages_numbers_are_the_stores(project, ran):
-    project.run("--json")
-    page = (project.folder / "reports/quickstart/README.md").read_text("utf-8")
+    folder = Path(project.run("--json").document()["report"]).parent
+    page = (folder / "README.md").read_text("utf-8")
     sql = "SELECT output_tok_per_s_per_gpu AS rate, point_id FROM front ORDER BY rate DESC"
     rows = dse("query", sql, "--store", project.store, "--json").document()["rows"]
-    front = pl.read_parquet(project.folder / "reports/quickstart/front.parquet")
+    front = pl.read_parquet(folder / "front.parquet")
     assert front["point_id"].to_list() == [row["point_id"] for row in rows]
     assert front["output_tok_per_s_per_gpu"].to_list() == pytest.approx(
         [row["rate"] for row in rows]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import polars as pl
 
 from dse.report.answer import answer
+from dse.report.causes import causes
 from dse.report.drawn import with_words
 from dse.report.fleet import gpus_for
 from dse.report.quantities import number
@@ -40,6 +41,39 @@ def test_the_best_row_is_the_answer(made: Outcome) -> None:
     assert found.launch == f"dse export {best['point_id'][:12]} --engine vllm"
     other = made.front.with_columns(engine=pl.lit("ideal"))
     assert answer(asked(replace(made, front=other)), subject(made)).launch == ""
+
+
+def test_a_runner_up_says_what_holds_it_back() -> None:
+    """GPU time for an output token by kernel family, and what ends its load."""
+    row = {"output_tok_per_s": 100.0, "duration_s": 10.0, "n_gpus": 8}
+    best = row | {"point_id": "best", "ttft_mean_s": 1.0, "queue_mean_s": 0.1}
+    slow = row | {"point_id": "slow", "ttft_mean_s": 1.0, "queue_mean_s": 0.9}
+    times = {"best": {"gemm": 6.0, "host": 4.0}, "slow": {"gemm": 8.0, "host": 4.5}}
+    details = {
+        name: {"breakdown": [{"family": each, "seconds": s} for each, s in parts.items()]}
+        for name, parts in times.items()
+    }
+    about = subject(outcome())
+    said = list(causes(slow, best, about, details))
+    assert said[0] == "an output token takes 25% more GPU time, of it gemm +20% and host +5%"
+    assert said[1] == "90% of its TTFT is waiting in the queue"
+    assert list(causes(slow, best, about, {}))[:1] == said[1:]
+    assert list(causes(slow, slow, about, details)) == []
+    late = slow | {"ttft_p95_s": 1.96}
+    assert "more load would break TTFT p95 ≤ 2 s (98% used)" in list(causes(late, best, about, {}))
+    few, many = ({"concurrency": n, "n_gpus": 8} for n in (64, 512))
+    assert list(causes(few, many, about, {})) == [
+        "8 requests in flight per GPU share its steps, not 64"
+    ]
+    assert list(causes(many, few, about, {})) == []
+    full = late | {"kv_peak_fraction": 0.99}
+    assert list(causes(full, best, about, {})) == ["its KV pool is full (99% at the peak)"]
+
+
+def test_a_cost_says_its_price(made: Outcome) -> None:
+    cost = next(f for f in answer(asked(made), subject(made)).facts if f.title == "cost of output")
+    price = made.front.row(0, named=True)["usd_per_gpu_hour"]
+    assert cost.note == f"at {number(price)} USD/GPU/h"
 
 
 def test_margins_of_slo_and_walls(made: Outcome) -> None:

@@ -148,6 +148,17 @@ def test_one_name_has_one_colour_everywhere() -> None:
     assert many["range"][10] == many["range"][0]
 
 
+def test_a_layout_family_keeps_its_colour_whatever_stands_beside_it() -> None:
+    """The front draws families in their order, other charts in that of their names."""
+    drawn = [["TP", "TEP"], ["TEP", "single GPU"], ["TEP"]]
+    found = [
+        dict(zip(s["domain"], s["range"], strict=True))
+        for s in (colours(names).to_dict() for names in drawn)
+    ]
+    assert len({each["TEP"] for each in found}) == 1
+    assert len({*found[0].values(), *found[1].values()}) == 3
+
+
 def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]

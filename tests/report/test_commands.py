@@ -1,12 +1,15 @@
 """`dse report` and `dse compare` on a store of two runs: files, rows, and what they refuse."""
 
 import json
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from dse.cli import main
 
+ROOT = Path(__file__).parents[2]
 STUDY = """
 question: How is a small model best served on one GPU?
 space:
@@ -43,6 +46,37 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
         out = folder / "reports" / name
         assert dse("run", str(study), "--workers", "0", "--quiet", "--out", str(out)) == 0
     return folder
+
+
+def test_another_question_has_a_folder_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--set` must not overwrite the plain answer."""
+    study = tmp_path / "plain.yaml"
+    study.write_text(STUDY.replace("ENGINE", "vllm@0.19").replace("[1, 4, 16]", "1"), "utf-8")
+    assert dse("run", str(study), "--workers", "0", "--quiet") == 0
+    before = (tmp_path / "reports/plain/README.md").read_bytes()
+    capsys.readouterr()
+    changed = ("--set", "slo.tpot=39ms", "--workers", "0", "--quiet", "--json")
+    assert dse("run", str(study), *changed) == 0
+    page = Path(json.loads(capsys.readouterr().out)["report"])
+    assert page.parent.parent == tmp_path / "reports"
+    assert re.fullmatch("plain-[0-9a-f]{8}", page.parent.name)
+    assert (tmp_path / "reports/plain/README.md").read_bytes() == before
+    assert dse("report", str(study), "--set", "slo.tpot=39ms", "--json") == 0
+    assert str(page) in json.loads(capsys.readouterr().out)["files"]
+
+
+def test_the_quick_start_writes_where_git_looks_away() -> None:
+    text = (ROOT / "scripts/quickstart").read_text("utf-8")
+    folder = re.search(r"--out (reports/\S+)\)", text)
+    assert folder is not None
+    asked = ["git", "-C", str(ROOT), "check-ignore", "-q", f"{folder[1]}/index.html"]
+    tracked = ["git", "-C", str(ROOT), "ls-files", folder[1]]
+    if subprocess.run([*asked[:3], "rev-parse"], capture_output=True, check=False).returncode:
+        pytest.skip("the sources are no git checkout")
+    assert subprocess.run(asked, check=False).returncode == 0
+    assert subprocess.run(tracked, capture_output=True, check=True).stdout == b""
 
 
 def test_a_report_is_written_again_without_a_simulation(

@@ -65,6 +65,25 @@ def test_latency_is_drawn_in_its_shown_unit_for_each_load(words: Outcome) -> Non
         assert row["load"] == by_point[row["point_id"]]["concurrency"]
 
 
+def test_the_percentile_of_the_attainment_is_drawn_beside_its_bound(words: Outcome) -> None:
+    for share, upper in ((0.95, "p95"), (0.97, "p99")):
+        study = replace(words.study, slo=replace(words.study.slo, attainment=share))
+        asked = replace(words, study=study)
+        part = latency(asked, subject(asked))
+        assert part is not None
+        assert {row["percentile"] for row in part.datasets["load"]} == {"p50", upper}
+        caption = part.section.charts[0].caption
+        assert f"Solid: {upper}, dashed: median." in caption
+        assert f"is for {100 * share:g}% of requests" in caption
+        assert ("as the solid lines" in caption) == (upper == "p95")
+
+
+def test_the_batch_cap_says_whose_it_is(words: Outcome) -> None:
+    part = latency(words, subject(words))
+    assert part is not None
+    assert "the saturation model's, a closed form, not the simulator's" in part.section.lines[-1]
+
+
 def test_the_knee_has_the_most_output_per_second_of_latency(words: Outcome) -> None:
     part = latency(words, subject(words))
     assert part is not None

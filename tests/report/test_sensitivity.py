@@ -127,3 +127,21 @@ def test_costs_under_a_bound_are_said_to_count_less(part: Part, words: Outcome) 
     found = sensitivity(replace(words, results=bare), subject(words))
     assert found is not None
     assert "only requests" not in found.section.lines[0]
+
+
+def test_an_unfinished_search_has_no_tolerance_to_tell_leads_apart_by(words: Outcome) -> None:
+    left = replace(words.funnel, n_survivors=words.funnel.n_survivors + 9)
+    found = sensitivity(replace(words, funnel=left), subject(words))
+    assert found is not None
+    assert "the search ended before its proof" in found.section.lines[0]
+    assert "counts as better from" not in found.section.lines[0]
+
+
+def test_an_exact_front_says_nothing_of_a_tolerance(words: Outcome) -> None:
+    exact = replace(words.study, search=replace(words.study.search, tolerance=0.0))
+    found = sensitivity(replace(words, study=exact), subject(words))
+    assert found is not None
+    assert "from 0%" not in found.section.lines[0]
+    proved = sensitivity(words, subject(words))
+    assert proved is not None
+    assert "counts as better from 2% on" in proved.section.lines[0]

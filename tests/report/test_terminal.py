@@ -72,3 +72,30 @@ def test_an_empty_front_proves_nothing_about_undecided_points(made: Outcome) -> 
     assert f"None of {made.results.height:,} points simulated keeps" in text
     assert "34 that were not may" in " ".join(text.split())
     assert "12,480 candidates keep" not in text
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_front_that_is_not_proved_is_said_first(made: Outcome, width: int) -> None:
+    statement = "the budget was spent before the front was proved: 34 undecided"
+    open_ = replace(undecided(made), certificate={"valid": True, "statement": statement})
+    text = " ".join(printed(open_, width).split())
+    assert text.index("under vllm@0.19 ! Not proved: the budget was spent") < text.index("Recomm")
+    assert text.count(statement) == 1
+    assert "Not proved" not in printed(made, width)
+
+
+def test_eighty_columns_keep_the_latencies_of_the_slo(made: Outcome) -> None:
+    """Heads break at their words before a column is left out."""
+    table = printed(made, 80).split("Launch:")[1].split("─")[0]
+    words = table.split()
+    assert words.count("TPOT") == 2
+    assert words.count("TTFT") == 1
+    assert "tok/s/GPU" in words
+    assert "concurrency" in words
+
+
+def test_one_of_a_kind_is_singular(made: Outcome) -> None:
+    funnel = replace(made.funnel, n_candidates=1, n_survivors=1, n_dropped_by_bound=0)
+    text = printed(replace(made, funnel=funnel, results=made.results.head(1)), 140)
+    assert "1 candidate → " in text
+    assert "→ 1 survivor → " in text

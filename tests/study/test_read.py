@@ -1,5 +1,7 @@
 """A study's file: what it resolves to, and every fault of it and of its space at once."""
 
+from dataclasses import replace
+
 import pytest
 
 from dse.base.errors import SourceError, StudyError
@@ -181,6 +183,17 @@ def test_a_price_that_the_study_leaves_out_is_the_newest_of_the_catalog(study_fi
     newest = max(study.catalog.prices("h100-sxm"), key=lambda quote: quote.date)
     assert price.usd_per_hour == (newest.usd_per_gpu_hour,)
     assert newest.date in price.source
+
+
+def test_of_several_newest_quotes_the_cheapest_decides_and_says_so(study_file):
+    study = replace(load_study(study_file()), price={})
+    quotes = study.catalog.prices("h200-sxm")
+    date = max(quote.date for quote in quotes)
+    newest = [quote.usd_per_gpu_hour for quote in quotes if quote.date == date]
+    assert max(newest) > min(newest), "the catalog no longer has two lists of one day"
+    price = study.price_of("h200-sxm", study.catalog.gpu("h200-sxm"))
+    assert price.usd_per_hour == (min(newest),)
+    assert f"the cheapest of {len(newest)} quotes of {date}, up to {max(newest):g}" in price.source
 
 
 def test_conditions_on_results_and_on_points(study_file):

@@ -15,6 +15,7 @@ from dse.model.attention.none import NoAttention
 from dse.model.attention.sliding import Sliding
 from dse.model.hf._attention import attentions
 from dse.model.hf._config import Config, read_json
+from dse.model.hf._defaults import DEFAULTS, NEEDED
 from dse.model.hf._ffn import ffns
 from dse.model.hf._hybrid import nemotron_h, nemotron_h_draft, nemotron_nas
 from dse.model.hf._pattern import n_layers_of
@@ -66,8 +67,12 @@ def model_from(
 ) -> Model:
     """The model that the object of a `config.json` describes; `companion` is hf_quant_config's."""
     cfg = Config(data, place)
-    recipe = _recipe(cfg)
-    cfg.defaults = recipe.defaults
+    kind = _kind(cfg)
+    # An unknown type whose every key is known is a plain decoder; an unknown key stops it later.
+    recipe = RECIPES.get(kind, PLAIN)
+    cfg.defaults = DEFAULTS.get(kind, {})
+    for keys in NEEDED.get(kind, ()):
+        cfg.require_stated(kind, keys)
     d_model = cfg.count("hidden_size", "n_embd")
     layers = _layers(cfg, recipe)
     draft = _speculative(cfg, recipe, layers)
@@ -100,15 +105,9 @@ def model_from(
     )
 
 
-def _recipe(cfg: Config) -> Recipe:
+def _kind(cfg: Config) -> str:
     kind = cfg.text.get("model_type") or cfg.top.get("model_type")
-    if kind is None and cfg.is_multimodal:
-        kind = str(cfg.top.get("model_type", "")).removesuffix("_vl")
-    kind = str(kind).removesuffix("_vl")
-    if kind in RECIPES:
-        return RECIPES[kind]
-    # An unknown type whose every key is known is a plain decoder; an unknown key stops it later.
-    return PLAIN
+    return str(kind).removesuffix("_vl") if str(kind) not in RECIPES else str(kind)
 
 
 def _layers(cfg: Config, recipe: Recipe) -> list[LayerGroup]:

@@ -32,13 +32,24 @@ class Config:
         return self.get(*keys) is not None
 
     def get(self, *keys: str, default: Any = None) -> Any:
-        """The first value that is not null under any of `keys`; all of them count as read."""
+        """The first value that is not null under any of `keys`, or its class's default where the
+        file names none of them: a null is an answer. All of them count as read.
+        """
         self._read.update(keys)
-        for data in (self.text, self.top, self.defaults):
+        for data in (self.text, self.top):
             for key in keys:
                 if data.get(key) is not None:
                     return data[key]
-        return default
+        if any(key in self.text for key in keys):
+            return default
+        return next((self.defaults[key] for key in keys if key in self.defaults), default)
+
+    def require_stated(self, kind: str, keys: tuple[str, ...]) -> None:
+        """A `UserError` that names `keys` where the file has none of them, not even as null."""
+        if not any(key in data for data in (self.text, self.top) for key in keys):
+            raise self.error(
+                f"missing key {' or '.join(map(repr, keys))}, which model type {kind} must state"
+            )
 
     def need(self, *keys: str) -> Any:
         """Like `get`; a `UserError` names the keys if none has a value."""

@@ -45,9 +45,11 @@ def ffns(cfg: Config, recipe: Recipe, n_layers: int) -> list[FFN]:
 def dense(cfg: Config, recipe: Recipe) -> Dense:
     """A dense block."""
     cfg.get("mlp_bias", "mlp_type")
-    keys = ("intermediate_size_mlp", "dense_intermediate_size", "intermediate_size")
-    named = (*keys, "n_inner", "ffn_dim")
-    if cfg.has(*named):
+    own = ("intermediate_size_mlp", "dense_intermediate_size")
+    named = ("intermediate_size", "n_inner", "ffn_dim")
+    if cfg.has(*own):
+        width = cfg.count(*own)
+    elif cfg.has(*named):
         width = cfg.count(*named)
     elif "n_inner" in cfg.text:  # GPT-2 style: null means four times the model width
         width = 4 * cfg.count("hidden_size", "n_embd")
@@ -58,7 +60,8 @@ def dense(cfg: Config, recipe: Recipe) -> Dense:
 
 def moe(cfg: Config, recipe: Recipe) -> MoE:
     """Routed experts and the shared width beside them."""
-    d_expert = cfg.count("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
+    own = ("moe_intermediate_size", "expert_intermediate_size")
+    d_expert = cfg.count(*own) if cfg.has(*own) else cfg.count("intermediate_size")
     n_shared, d_shared = _shared(cfg, recipe, d_expert)
     method = cfg.get("topk_method")
     has_correction = method == "noaux_tc"
@@ -86,7 +89,7 @@ def moe(cfg: Config, recipe: Recipe) -> MoE:
 
 def _groups(cfg: Config, *, limited: bool) -> tuple[int, int]:
     """Groups of experts, and of how many a token's experts come; (1, 1) without a limit."""
-    n_groups = cfg.count("n_group", default=1)
+    n_groups = cfg.count("n_group", "num_expert_group", default=1)
     top_groups = cfg.count("topk_group", default=1 if n_groups == 1 or not limited else None)
     if n_groups == 1 or not limited:
         return 1, 1

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,8 +12,8 @@ class Recipe:
 
     `qkv_bias` and `output_bias` None follow the config's `attention_bias`. `n_norms` counts the
     vectors of d_model a layer: two RMS norms are 2, two layer norms with bias are 4. `window_every`
-    is the default pattern: of this many layers the last attends to all. `defaults` are values of
-    the configuration class, which files leave out.
+    is the default pattern: of this many layers the last attends to all. Values of the configuration
+    class, which files leave out, are in `_defaults`.
     """
 
     qkv_bias: bool | None = None
@@ -35,7 +34,6 @@ class Recipe:
     window_every: int | None = None
     chunk_every: int | None = None
     first_window: Literal["even", "all"] = "all"
-    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 PLAIN = Recipe()
@@ -44,15 +42,6 @@ _QWEN3 = Recipe(qk_norm=True)
 _LAYER_NORM = Recipe(
     qkv_bias=True, output_bias=True, n_norms=4, gated=False, ffn_bias=True, is_tied=True
 )
-
-_GEMMA3_DEFAULTS = {
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "vocab_size": 262208,
-    "max_position_embeddings": 131072,
-    "sliding_window": 4096,
-}
 
 RECIPES = {
     "llama": PLAIN,
@@ -76,12 +65,10 @@ RECIPES = {
     "qwen3_5_text": Recipe(qk_norm=True, shared_gate=True),
     "qwen3_5_moe_text": Recipe(qk_norm=True, shared_gate=True),
     "gemma2": Recipe(n_norms=4, is_tied=True, first_window="even"),
-    "gemma": Recipe(is_tied=True, defaults={"head_dim": 256}),
-    "gemma3_text": Recipe(
-        n_norms=4, qk_norm=True, is_tied=True, window_every=6, defaults=_GEMMA3_DEFAULTS
-    ),
+    "gemma": Recipe(is_tied=True),
+    "gemma3_text": Recipe(n_norms=4, qk_norm=True, is_tied=True, window_every=6),
     "gemma4_text": Recipe(n_norms=4, qk_norm=True, is_tied=True),
-    "gpt_oss": Recipe(sinks=True, router_bias=True, expert_bias=True),
+    "gpt_oss": Recipe(sinks=True, router_bias=True, expert_bias=True, first_window="even"),
     "llama4_text": Recipe(n_shared=1, chunk_every=4),
     "glm": Recipe(output_bias=False),
     "glm4": Recipe(output_bias=False, n_norms=4),
@@ -91,12 +78,12 @@ RECIPES = {
     "granitemoehybrid": PLAIN,
     "cohere": Recipe(n_norms=1, is_tied=True),
     "cohere2": Recipe(n_norms=1, is_tied=True, window_every=4),
-    "smollm3": PLAIN,
+    "smollm3": Recipe(is_tied=True),
     "seed_oss": Recipe(output_bias=False),
-    "exaone4": Recipe(qk_norm=True),
+    "exaone4": Recipe(qk_norm=True, window_every=4),
     "ernie4_5": Recipe(is_tied=True),
-    "ernie4_5_moe": PLAIN,
-    "olmo3": Recipe(qk_norm=True),
+    "ernie4_5_moe": Recipe(is_tied=True),
+    "olmo3": Recipe(qk_norm=True, window_every=4),
     "olmoe": Recipe(qk_norm=True),
     "dots1": Recipe(qk_norm=True),
     "bailing_moe_v2": PLAIN,

@@ -16,13 +16,13 @@ _LOG = alt.Scale(type="log", nice=False, padding=12)
 
 
 def latency(
-    metric: str, load: str, names: Sequence[str], *, bound_s: float | None
+    metric: str, load: str, names: Sequence[str], upper: str = "p99", *, bound_s: float | None
 ) -> alt.LayerChart:
-    """One latency's median and 99th percentile against load, a colour a deployment.
+    """One latency's median and percentile `upper` against load, a colour a deployment.
 
     Dataset `load`: rows of every metric, `value` in the shown unit.
     """
-    each = quantity(f"{metric}_p99_s")
+    each = quantity(f"{metric}_{upper}_s")
     base = (
         alt.Chart(named("load"))
         .transform_filter(f"datum.metric === '{metric}'")
@@ -34,7 +34,7 @@ def latency(
     )
     dash = alt.StrokeDash(
         "percentile:N",
-        scale=alt.Scale(domain=["p99", "p50"], range=[[1, 0], [4, 3]]),
+        scale=alt.Scale(domain=[upper, "p50"], range=[[1, 0], [4, 3]]),
         title="percentile",
     )
     tip = [

@@ -6,6 +6,8 @@ from typing import Any
 
 import altair as alt
 
+from dse.report.layouts import FAMILIES
+
 __all__ = ["COLOURS", "MOST_ABREAST", "SHAPES", "colours", "config", "shapes", "with_legends"]
 
 COLOURS = (
@@ -31,8 +33,14 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 
 
 def colours(names: Sequence[str]) -> alt.Scale:
-    """The colour scale of `names`: the same name, the same colour in every chart of a page."""
-    return _dealt(names, COLOURS)
+    """The colour scale of `names`: the same name, the same colour in every chart of a page.
+
+    A layout family has its place among all of them, since charts show different ones.
+    """
+    known = FAMILIES if set(names) <= set(FAMILIES) else names
+    dealt = _dealt(known, COLOURS)
+    colour = dict(zip(dealt.domain, dealt.range, strict=True))
+    return alt.Scale(domain=list(names), range=[colour[name] for name in names])
 
 
 def shapes(names: Sequence[str]) -> alt.Scale:
