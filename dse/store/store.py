@@ -15,7 +15,7 @@ import duckdb
 import polars as pl
 
 from dse.base.errors import StoreError, UserError
-from dse.store.connection import connected, refuse_foreign
+from dse.store.connection import confined, connected, refuse_foreign
 from dse.store.schema import (
     GROWING,
     KEYS,
@@ -158,7 +158,7 @@ class Store:
 
     def query(self, sql: str) -> pl.DataFrame:
         """The rows of one SQL statement on what is in the file, read-only."""
-        with connected(self.path, read_only=True, patience_s=_READER_PATIENCE_S) as connection:
+        with confined(self.path, patience_s=_READER_PATIENCE_S) as connection:
             version_of(connection, self.path)
             return _selected(connection, sql)
 
