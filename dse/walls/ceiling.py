@@ -99,7 +99,7 @@ def first_true(holds: Callable[[Array], NDArray[np.bool_]], most: int) -> int | 
     """The smallest n from 1 to `most`, a power of two, at which a monotone `holds` is true; None if
     it never is. `holds` is asked of many at once.
     """
-    low, asked = 0, 2.0 ** np.arange(most.bit_length())
+    low, asked = 0, np.exp2(np.arange(most.bit_length(), dtype=np.float64))
     while True:
         is_true = np.asarray(holds(asked))
         if not is_true.any():

@@ -229,7 +229,21 @@ def test_load_beyond_the_ceiling_may_shrink():
     deployment = worlds.deployment(worlds.llama_8b())
     heavy = asked(concurrency=50_000, n_requests=500_000)
     assert explain(deployment, heavy)["killed_by"] == "goodput_ceiling"
-    assert any(change.startswith("concurrency=") for change in smallest_changes(deployment, heavy))
+    changes = smallest_changes([(deployment, heavy)])[0]
+    assert any(change.startswith("concurrency=") for change in changes)
+
+
+def test_changes_of_many_points_are_those_of_each():
+    deployment = worlds.deployment(worlds.llama_8b())
+    small = worlds.deployment(worlds.llama_8b(), on=worlds.gpu(hbm_bytes=10e9))
+    points = [
+        (deployment, asked(concurrency=50_000, n_requests=500_000)),
+        (small, asked(concurrency=8, n_requests=80)),
+    ]
+    each = [smallest_changes([point])[0] for point in points]
+    assert smallest_changes(points) == each
+    assert each[0] != each[1]
+    assert smallest_changes([]) == []
 
 
 def test_experts_of_the_mean_and_the_fullest_rank():
