@@ -134,7 +134,7 @@ def _held_share(lowered: Program, stage: int) -> float:
         return 1.0
 
     def held(group: LayerGroup) -> float:
-        tensors = group.tensors(lowered.model.d_model, lowered.pool.shard())
+        tensors = group.tensors(lowered.model.d_model, lowered.shard)
         return group.repeat * sum(t.total_elements for t in tensors if t.cls != "expert")
 
     return sum(map(held, groups)) / sum(held(replace(g, evenly_cut=False)) for g in groups)
