@@ -78,5 +78,5 @@ def _layers(axes: MultipleAxes) -> list[alt.Chart]:
     if axes.has_bound:
         stated = alt.Chart().transform_filter("isValid(datum.bound)")
         rule = stated.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color=SLO_COLOUR)
-        layers.insert(0, rule.encode(x="bound:Q"))
+        layers.insert(0, rule.encode(x=alt.X("bound:Q")))
     return layers
