@@ -232,8 +232,17 @@ class Store:
     def _stored(
         self, keys: pl.DataFrame, table: str, columns: Sequence[str] = ("*",)
     ) -> pl.DataFrame:
+        """The rows of `keys` in the file, which stays closed if a success of each waits: a row is
+        a fact, there as here.
+        """
+        wanted = keys.select(KEYS).unique()
+        for rows in self._waiting(table):
+            done = rows.filter(pl.col("status") == "ok") if "status" in rows.columns else rows
+            wanted = wanted.join(done, on=list(KEYS), how="anti")
+        if wanted.is_empty():
+            return pl.DataFrame(schema=_KNOWN_TYPES if "status" in columns else _KEY_TYPES)
         with connected(self.path, read_only=True, patience_s=_READER_PATIENCE_S) as connection:
-            connection.register("wanted", keys.select(KEYS).unique())
+            connection.register("wanted", wanted)
             what = f"SELECT {', '.join(columns)} FROM {table}"
             return _selected(connection, f"{what} SEMI JOIN wanted USING ({', '.join(KEYS)})")
 
