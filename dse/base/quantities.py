@@ -33,6 +33,8 @@ PREFIXES = {
     "Pi": Fraction(2**50),
 }
 _MICRO = ("u", "μ")  # as typed on a keyboard, and the Greek letter beside the sign
+_ANY_PREFIX = {"": Fraction(1), **PREFIXES, **dict.fromkeys(_MICRO, PREFIXES["µ"])}
+_BITS = {"B": "b", "B/s": "b/s"}
 
 _UNITS = """
 byte = [information] = B
@@ -66,7 +68,9 @@ QUANTITY_IN_TEXT = re.compile(
 
 @cache
 def factor(symbol: str, target: str) -> Fraction | None:
-    """Return what one `symbol` is in `target`, exactly, or None if their dimensions differ."""
+    """Return what one `symbol` is in `target`, a unit, exactly; None if their dimensions differ."""
+    if (scale := _scaled(symbol, target)) is not None:
+        return scale
     dimension = _dimension(symbol)
     if dimension is None or dimension != _dimension(target):
         return None
@@ -76,6 +80,19 @@ def factor(symbol: str, target: str) -> Fraction | None:
 def is_unit(symbol: str) -> bool:
     """Say whether a quantity may use this unit."""
     return _dimension(symbol) is not None
+
+
+def _scaled(symbol: str, target: str) -> Fraction | None:
+    """The factor where `symbol` is `target`, or its bits, with a prefix or none.
+
+    Nearly every quantity is, and to load pint takes longer than to read a study.
+    """
+    for unit, scale in ((target, Fraction(1)), (_BITS.get(target), Fraction(1, 8))):
+        if unit is not None and symbol.endswith(unit):
+            prefix = _ANY_PREFIX.get(symbol.removesuffix(unit))
+            if prefix is not None:
+                return prefix * scale
+    return None
 
 
 @cache

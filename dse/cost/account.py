@@ -1,35 +1,21 @@
 """The account of one step at peak rates: five resources, and the interval between two floors.
 
 HBM bytes, FLOP (with softmax exponentials beside), network bytes and network messages give times
-here; the fifth resource, KV capacity, is `dse.cost.memory`. Terms on one resource add; resources
-may overlap, so a step takes at least `t_opt` = max and, without any overlap, `t_sum` (Floor First,
-arXiv:2607.05876, section 3). Expert loads are those of the mean rank. Arrays broadcast.
+here; the fifth resource, KV capacity, is `dse.cost.memory` (Floor First, arXiv:2607.05876,
+section 3). Expert loads are those of the mean rank. Arrays broadcast.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dse.cost.floor import Part, StepFloor, StepWork
 from dse.cost.lower import Counted, Program, program
-from dse.cost.network import network_floor
-from dse.cost.work import work
-from dse.hardware.fabric import Fabric
-from dse.hardware.gpu import GPU
 from dse.model.ffn import Routing
 from dse.model.model import LayerGroup
-from dse.model.ops import Collective, Elementwise, Gemm, Num
+from dse.model.ops import Num
 from dse.serving.deployment import Deployment, Pool
-
-Resource = Literal["hbm", "flop", "sfu", "network_bytes", "network_messages"]
-UNITS: dict[str, str] = {
-    "hbm": "B",
-    "flop": "FLOP",
-    "sfu": "op",
-    "network_bytes": "B",
-    "network_messages": "message",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,72 +31,6 @@ class MeanRank(Routing):
         return self.touched(n_tokens, n_experts, top_k) / ep
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
-    """`amount` of a resource (B, FLOP, op, messages) and its `seconds` at the peak rate."""
-
-    resource: Resource
-    name: str
-    amount: Num
-    seconds: Num
-
-    @property
-    def unit(self) -> str:
-        """The unit of `amount`."""
-        return UNITS[self.resource]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFloor:
-    """One step over all pipeline stages, in seconds; `stages` has the floor of each by itself."""
-
-    terms: tuple[Term, ...]
-    stages: tuple["StepFloor", ...] = field(default=(), repr=False)
-
-    def seconds(self, *resources: Resource) -> Num:
-        """Seconds of all terms on these resources."""
-        return sum(term.seconds for term in self.terms if term.resource in resources)
-
-    @property
-    def t_hbm_s(self) -> Num:
-        """HBM traffic."""
-        return self.seconds("hbm")
-
-    @property
-    def t_flop_s(self) -> Num:
-        """Arithmetic: tensor cores, or the exponentials where those take longer."""
-        return np.maximum(self.seconds("flop"), self.seconds("sfu"))
-
-    @property
-    def t_net_s(self) -> Num:
-        """Network bytes and messages."""
-        return self.seconds("network_bytes", "network_messages")
-
-    @property
-    def t_opt_s(self) -> Num:
-        """All resources at once: no step is faster."""
-        return np.maximum(np.maximum(self.t_hbm_s, self.t_flop_s), self.t_net_s)
-
-    @property
-    def t_sum_s(self) -> Num:
-        """No overlap at all: the honest estimate at batch 1, where layers are serial."""
-        return self.t_hbm_s + self.t_flop_s + self.t_net_s
-
-    @property
-    def occupancy_s(self) -> Num:
-        """Time until the slowest stage can take the next micro-batch: what bounds throughput."""
-        slowest: Num = 0.0
-        for stage in self.stages:
-            slowest = np.maximum(slowest, stage.t_opt_s)
-        return slowest
-
-    @property
-    def binding(self) -> str:
-        """The resource that sets `t_opt_s`: `hbm`, `flop` or `net`."""
-        times = {"hbm": self.t_hbm_s, "flop": self.t_flop_s, "net": self.t_net_s}
-        return max(times, key=lambda name: float(times[name]))
-
-
 def decode_floor(
     deployment: Deployment, pool: Pool, n_requests: Num, context_tokens: Num
 ) -> StepFloor:
@@ -120,6 +40,13 @@ def decode_floor(
     micro-batches and adds all stages. Under speculation each request computes drafted + 1 tokens;
     drafting itself is left out (a floor may).
     """
+    return decode_work(deployment, pool, n_requests, context_tokens).floor(pool.gpu, pool.fabric)
+
+
+def decode_work(
+    deployment: Deployment, pool: Pool, n_requests: Num, context_tokens: Num
+) -> StepWork:
+    """The work of the step of `decode_floor`."""
     layout = pool.layout
     q_tokens = tokens_computed(deployment)
     per_rank = -(-n_requests // (layout.dp * layout.pp))
@@ -133,13 +60,20 @@ def decode_floor(
         if index == layout.pp - 1:
             yield from (("head", c) for c in lowered.head_ops(per_rank * q_tokens))
 
-    return _floor(lowered, stage, pool)
+    return _work_of(lowered, map(stage, range(layout.pp)))
 
 
 def prefill_floor(
     deployment: Deployment, pool: Pool, new_tokens: Num, cached_tokens: Num
 ) -> StepFloor:
     """A step that computes one chunk of `new_tokens` on `cached_tokens` cached ones, alone."""
+    return prefill_work(deployment, pool, new_tokens, cached_tokens).floor(pool.gpu, pool.fabric)
+
+
+def prefill_work(
+    deployment: Deployment, pool: Pool, new_tokens: Num, cached_tokens: Num
+) -> StepWork:
+    """The work of the step of `prefill_floor`."""
     lowered = floor_program(deployment, pool)
 
     def stage(index: int) -> Iterator[tuple[str, Counted]]:
@@ -149,7 +83,7 @@ def prefill_floor(
         if index == pool.layout.pp - 1:
             yield from (("head", counted) for counted in lowered.head_ops(1))
 
-    return _floor(lowered, stage, pool)
+    return _work_of(lowered, map(stage, range(pool.layout.pp)))
 
 
 def prompt_floor_s(
@@ -185,16 +119,10 @@ def _shared_parts(
     yield from (("", counted) for counted in lowered.collectives(stage, m, m_group))
 
 
-def _floor(
-    lowered: Program, parts: Callable[[int], Iterator[tuple[str, Counted]]], pool: Pool
-) -> StepFloor:
-    stages = []
-    for index in range(pool.layout.pp):
-        held = _held_share(lowered, index)
-        terms = _merged(_terms(part, op, pool.gpu, pool.fabric) for part, op in parts(index))
-        stages.append(StepFloor(terms=tuple(_scaled(term, held) for term in terms)))
-    whole = _merged(stage.terms for stage in stages)
-    return StepFloor(terms=whole, stages=tuple(stages))
+def _work_of(lowered: Program, stages: Iterable[Iterator[tuple[str, Counted]]]) -> StepWork:
+    counted = [tuple(Part.of(part, each) for part, each in parts) for parts in stages]
+    held = [_held_share(lowered, index) for index in range(len(counted))]
+    return StepWork(stages=tuple(zip(counted, held, strict=True)))
 
 
 def _held_share(lowered: Program, stage: int) -> float:
@@ -206,50 +134,7 @@ def _held_share(lowered: Program, stage: int) -> float:
         return 1.0
 
     def held(group: LayerGroup) -> float:
-        tensors = group.tensors(lowered.model.d_model, lowered.pool.shard())
+        tensors = group.tensors(lowered.model.d_model, lowered.shard)
         return group.repeat * sum(t.total_elements for t in tensors if t.cls != "expert")
 
     return sum(map(held, groups)) / sum(held(replace(g, evenly_cut=False)) for g in groups)
-
-
-def _scaled(term: Term, held: float) -> Term:
-    if (term.resource, term.name) != ("hbm", "weights") or held == 1.0:
-        return term
-    return replace(term, amount=term.amount * held, seconds=term.seconds * held)
-
-
-def _terms(part: str, counted: Counted, gpu: GPU, fabric: Fabric) -> Iterator[Term]:
-    op, count = counted.op, counted.count
-    if isinstance(op, Collective):
-        net = network_floor(op, fabric)
-        sent = count * net.n_bytes
-        yield Term(resource="network_bytes", name=op.kind, amount=sent, seconds=count * net.bytes_s)
-        latency_s = count * net.latency_s
-        yield Term(resource="network_messages", name=op.kind, amount=count, seconds=latency_s)
-        return
-    need = work(op)
-    spilled = need.bytes_on(gpu) - need.hbm_bytes
-    name = "kv_read" if part == "attention" and not isinstance(op, Gemm) else part
-    if isinstance(op, Elementwise) and op.name == "kv_write":
-        name = "kv_write"
-    for label, n_bytes in ((name, need.hbm_bytes), ("activations", spilled)):
-        amount = count * n_bytes
-        yield Term(resource="hbm", name=label, amount=amount, seconds=amount / gpu.hbm_bytes_per_s)
-    seconds = count * need.flop_seconds(gpu)
-    yield Term(resource="flop", name=part, amount=count * need.flop, seconds=seconds)
-    seconds = count * need.sfu_seconds(gpu)
-    yield Term(resource="sfu", name="softmax", amount=count * need.sfu_ops, seconds=seconds)
-
-
-def _merged(groups: Iterable[Iterable[Term]]) -> tuple[Term, ...]:
-    """One term per resource and name; terms that are zero everywhere are left out."""
-    found: dict[tuple[Resource, str], Term] = {}
-    for term in (term for group in groups for term in group):
-        key = (term.resource, term.name)
-        if key in found:
-            old = found[key]
-            amount, seconds = old.amount + term.amount, old.seconds + term.seconds
-            found[key] = replace(old, amount=amount, seconds=seconds)
-        elif not isinstance(term.amount, float | int) or term.amount:
-            found[key] = term
-    return tuple(found.values())

@@ -114,13 +114,14 @@ def amounts(ops: Iterable[Counted], *, keep_hbm: bool = True) -> dict[str, float
     for counted in ops:
         if isinstance(counted.op, Collective):
             continue
-        need = work(counted.op)
-        parts = {f"flop:{need.compute}": need.flop, "sfu": need.sfu_ops}
-        if keep_hbm:
-            parts["hbm"] = need.hbm_bytes
-        for key, amount in parts.items():
-            if amount:
-                found[key] = found.get(key, 0.0) + counted.count * float(amount)
+        need, count = work(counted.op), counted.count
+        if need.flop:
+            key = f"flop:{need.compute}"
+            found[key] = found.get(key, 0.0) + count * float(need.flop)
+        if need.sfu_ops:
+            found["sfu"] = found.get("sfu", 0.0) + count * float(need.sfu_ops)
+        if keep_hbm and need.hbm_bytes:
+            found["hbm"] = found.get("hbm", 0.0) + count * float(need.hbm_bytes)
     return found
 
 
@@ -194,7 +195,7 @@ def _experts(lowered: Program, stages: range) -> Experts:
 
     With p that chance, Σ 1 − (1 − p_e)^n ≥ (Σ p_e / p) · (1 − (1 − p)^n), equal when uniform.
     """
-    model, routing, shard = lowered.model, lowered.routing, lowered.pool.shard()
+    model, routing, shard = lowered.model, lowered.routing, lowered.shard
     total = miss = 0.0
     for group in (group for i in stages for group in lowered.stages[i] if group.ffn.is_moe):
         one = float(group.ffn.touched_elements(1, model.d_model, shard, routing))

@@ -6,18 +6,21 @@ once and looked up: `token` (the rank's tokens), `group` (all tokens of its expe
 the ops of one pipeline stage as `Counted`: an op and how often the stage runs it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 from dse.model.attention import Attention
 from dse.model.ffn import FFN, UNIFORM, Routing
 from dse.model.model import LayerGroup, Model
 from dse.model.ops import Collective, ComputeOp, Elementwise, Gemm, Num, Op
 from dse.model.precision import Precision
+from dse.model.shard import Shard
 from dse.serving.deployment import Deployment, Pool
-from dse.serving.exchange import is_whole_group
+from dse.serving.exchange import Exchange, is_whole_group
+
+T = TypeVar("T")
 
 SIXTEEN_BIT = 2.0
 FP8 = 1.0
@@ -48,24 +51,31 @@ class Program:
         pp = self.pool.layout.pp
         return tuple(self.model.stage(i, pp) for i in range(pp))
 
-    def _attentions(self, stage: int) -> list[tuple[Attention, int]]:
-        found: dict[Attention, int] = {}
-        for group in self.stages[stage]:
-            found[group.attention] = found.get(group.attention, 0) + group.repeat
-        return list(found.items())
+    @cached_property
+    def shard(self) -> Shard:
+        """How one layer is cut among the ranks of a stage."""
+        return self.pool.shard()
 
-    def _ffns(self, stage: int) -> list[tuple[FFN, int]]:
-        found: dict[FFN, int] = {}
-        for group in self.stages[stage]:
-            found[group.ffn] = found.get(group.ffn, 0) + group.repeat
-        return list(found.items())
+    @cached_property
+    def _exchange_kind(self) -> Exchange:
+        return self.pool.exchange
+
+    @cached_property
+    def _attentions(self) -> tuple[tuple[tuple[Attention, int], ...], ...]:
+        """The attentions of each stage and how many layers have them."""
+        return tuple(_repeats((each.attention, each.repeat) for each in s) for s in self.stages)
+
+    @cached_property
+    def _ffns(self) -> tuple[tuple[tuple[FFN, int], ...], ...]:
+        """The FFNs of each stage and how many layers have them."""
+        return tuple(_repeats((each.ffn, each.repeat) for each in s) for s in self.stages)
 
     def token_ops(self, stage: int, m: Num) -> Iterator[Counted]:
         """Projections, dense FFN, shared experts, router and norms for `m` tokens of the rank."""
-        d, shard, p = self.model.d_model, self.pool.shard(), self.precision
-        for attention, repeat in self._attentions(stage):
+        d, shard, p = self.model.d_model, self.shard, self.precision
+        for attention, repeat in self._attentions[stage]:
             yield from _counted(attention.linear_ops(m, d, shard, p), repeat)
-        for ffn, repeat in self._ffns(stage):
+        for ffn, repeat in self._ffns[stage]:
             yield from _counted(ffn.local_ops(m, d, shard, p), repeat)
         for split, norms in self._norms(stage).items():
             # A fused residual-add and norm reads two tensors and writes two.
@@ -84,23 +94,23 @@ class Program:
         return found
 
     def _split(self, ffn: FFN) -> int:
-        shard = self.pool.shard()
+        shard = self.shard
         if ffn.is_moe:
             return shard.moe_split
         return shard.dense_split if "dense" in ffn.widths() else 1
 
     def group_ops(self, stage: int, m_group: Num) -> Iterator[Counted]:
         """Routed experts of the rank for the `m_group` tokens of its expert group."""
-        d, shard, p = self.model.d_model, self.pool.shard(), self.precision
-        for ffn, repeat in self._ffns(stage):
+        d, shard, p = self.model.d_model, self.shard, self.precision
+        for ffn, repeat in self._ffns[stage]:
             yield from _counted(ffn.group_ops(m_group, d, shard, p, self.routing), repeat)
 
     def decode_ops(
         self, stage: int, n_seqs: Num, q_tokens: Num, context_tokens: Num
     ) -> Iterator[Counted]:
         """Attention of `n_seqs` decoding sequences on a mean context of `context_tokens`."""
-        shard, p = self.pool.shard(), self.precision
-        for attention, repeat in self._attentions(stage):
+        shard, p = self.shard, self.precision
+        for attention, repeat in self._attentions[stage]:
             ops = attention.decode_ops(n_seqs, q_tokens, context_tokens, shard, p)
             yield from _counted(ops, repeat)
 
@@ -108,14 +118,14 @@ class Program:
         self, stage: int, n_seqs: Num, q_tokens: Num, cached_tokens: Num
     ) -> Iterator[Counted]:
         """Attention of `n_seqs` chunks of `q_tokens` new tokens on `cached_tokens` cached ones."""
-        shard, p = self.pool.shard(), self.precision
-        for attention, repeat in self._attentions(stage):
+        shard, p = self.shard, self.precision
+        for attention, repeat in self._attentions[stage]:
             ops = attention.prefill_ops(n_seqs, q_tokens, cached_tokens, shard, p)
             yield from _counted(ops, repeat)
 
     def head_ops(self, n_rows: Num) -> Iterator[Counted]:
         """Logits of `n_rows` positions (one a sequence) and sampling; last stage only."""
-        model, shard = self.model, self.pool.shard()
+        model, shard = self.model, self.shard
         width = model.vocab_size / shard.vocab_tp
         p = self.precision
         yield Counted(
@@ -131,7 +141,7 @@ class Program:
         """Messages of a stage for `m` tokens of the rank and `m_group` of its expert group."""
         for scatters, repeat in self._reducing(stage).items():
             yield from _counted(self._attention_messages(m, scatters=scatters), repeat)
-        for ffn, repeat in self._ffns(stage):
+        for ffn, repeat in self._ffns[stage]:
             if ffn.is_moe:
                 yield from _counted(self._expert_messages(ffn, m, m_group), repeat)
             elif ffn.kind != "none":  # type: ignore[attr-defined]
@@ -186,7 +196,7 @@ class Program:
 
     def _expert_messages(self, ffn: FFN, m: Num, m_group: Num) -> list[Op]:
         layout, width = self.pool.layout, self.model.d_model * SIXTEEN_BIT
-        exchange = self.pool.exchange
+        exchange = self._exchange_kind
         if exchange == "none":
             return []
         if exchange == "all_reduce":
@@ -236,3 +246,11 @@ def program(deployment: Deployment, pool: Pool) -> Program:
 def _counted(ops: list[ComputeOp] | list[Op], count: float) -> Iterator[Counted]:
     for op in ops:
         yield Counted(op, count)
+
+
+def _repeats(parts: Iterable[tuple[T, int]]) -> tuple[tuple[T, int], ...]:
+    """Each part once, with the sum of its repeats."""
+    found: dict[T, int] = {}
+    for part, repeat in parts:
+        found[part] = found.get(part, 0) + repeat
+    return tuple(found.items())

@@ -11,7 +11,8 @@ from typing import Literal
 import dse.catalog
 from dse.base.errors import UserError
 from dse.base.source import read
-from dse.cost.account import StepFloor, decode_floor, prefill_floor
+from dse.cost.account import decode_floor, prefill_floor
+from dse.cost.floor import StepFloor
 from dse.hardware import DType
 from dse.serving.deployment import Deployment, Pool
 

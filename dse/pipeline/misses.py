@@ -38,7 +38,7 @@ def near_misses(study: Study, judged: Judged, results: pl.DataFrame) -> pl.DataF
         rows = list(nearest.iter_rows(named=True))
         named: dict[str, list[str | None]] = {
             "point_id": [_point_id(study, judged, row) for row in rows],
-            "remedy": [_remedy(study, judged, row) for row in rows],
+            "remedy": _remedies(study, judged, rows),
         }
         columns = [pl.Series(name, values, dtype=pl.String) for name, values in named.items()]
         parts.append(nearest.with_columns(columns))
@@ -92,13 +92,17 @@ def _refused(judged: Judged) -> pl.DataFrame:
     return pl.from_dicts(rows, infer_schema_length=None)
 
 
-def _remedy(study: Study, judged: Judged, row: dict[str, Any]) -> str:
-    """The smallest change after which no wall kills the point, in words."""
-    deployment = judged.missed[row["structure"]].deployment
-    if deployment is None or row["reason"] == LEGALITY:
-        return ""
-    changes = smallest_changes(deployment, asked_of(study, row))
-    return " or ".join(changes[:2]) if changes else "no single change that was tried would do"
+def _remedies(study: Study, judged: Judged, rows: list[dict[str, Any]]) -> list[str | None]:
+    """The smallest change of each point after which no wall kills it, in words."""
+    told: list[str | None] = [""] * len(rows)
+    points = {}
+    for index, row in enumerate(rows):
+        deployment = judged.missed[row["structure"]].deployment
+        if deployment is not None and row["reason"] != LEGALITY:
+            points[index] = deployment, asked_of(study, row)
+    for index, changes in zip(points, smallest_changes(list(points.values())), strict=True):
+        told[index] = " or ".join(changes[:2]) or "no single change that was tried would do"
+    return told
 
 
 def asked_of(study: Study, row: dict[str, Any]) -> Asked:

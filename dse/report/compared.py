@@ -128,6 +128,7 @@ def _moved(found: Comparison) -> Part:
     datasets: dict[str, Rows] = {}
     if {_X, _Y} <= set(found.metrics):
         from dse.report.charts.compare import moves
+        from dse.report.charts.theme import spec_of
 
         x, y = quantity(_X), quantity(_Y)
         names = (found.a, found.b)
@@ -135,7 +136,7 @@ def _moved(found: Comparison) -> Part:
         figures.append(
             Figure(
                 name="moves",
-                spec=moves(x, y, names).to_dict(),
+                spec=spec_of(moves, x, y, names),
                 alt=f"Each common point in {found.a} and in {found.b}, joined by a line.",
                 caption="One line a point, from the first to the second."
                 + (

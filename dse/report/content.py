@@ -86,13 +86,14 @@ def _details(outcome: Outcome, about: Subject) -> list[str]:
 
 def _funnel(outcome: Outcome) -> Part:
     from dse.report.charts.funnel import funnel
+    from dse.report.charts.theme import spec_of
 
     results = outcome.results
     n_feasible = int(results["feasible"].sum()) if "feasible" in results.columns else None
     rows = funnel_rows(outcome.funnel, results.height, n_feasible, outcome.front.height)
     figure = Figure(
         name="funnel",
-        spec=funnel(len(rows)).to_dict(),
+        spec=spec_of(funnel, len(rows)),
         alt="Bars: " + ", ".join(f"{row['step']} {row['text']}" for row in rows),
         caption="Points after each step (blue) and taken away by it, on a logarithmic axis. Walls "
         "are sound: they remove nothing that the simulator would find feasible."

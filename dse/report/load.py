@@ -31,6 +31,7 @@ _METRICS = ("ttft", "tpot", "e2e")  # as a sketch has them
 def latency(outcome: Outcome, about: Subject) -> Part | None:
     """TTFT and TPOT of the front's deployments against the load that they were simulated at."""
     from dse.report.charts import load as charts
+    from dse.report.charts.theme import spec_of
 
     column = load_column(outcome.results)
     upper = _percentile(outcome, about)
@@ -46,7 +47,7 @@ def latency(outcome: Outcome, about: Subject) -> Part | None:
                 Figure(
                     name=f"load-{metric}",
                     title=f"{metric.upper()} against load",
-                    spec=charts.latency(metric, column, names, upper, bound_s=bound).to_dict(),
+                    spec=spec_of(charts.latency, metric, column, names, upper, bound_s=bound),
                     alt=f"{metric.upper()} median and {upper} against offered load for "
                     + ", ".join(names),
                     caption=_caption(upper, about, has_bound=bound is not None),
@@ -87,6 +88,7 @@ def _caption(upper: str, about: Subject, *, has_bound: bool) -> str:
 def tightened(outcome: Outcome, about: Subject) -> tuple[Figure, Rows] | None:
     """The chart of the best goodput per GPU under each TPOT bound, from stored latencies."""
     from dse.report.charts import load as charts
+    from dse.report.charts.theme import spec_of
 
     rows = goodput_by_bound(outcome, about)
     if not rows:
@@ -97,7 +99,7 @@ def tightened(outcome: Outcome, about: Subject) -> tuple[Figure, Rows] | None:
     figure = Figure(
         name="bounds",
         title="What another TPOT bound would give",
-        spec=charts.bounds(gpus, formats, slo_tpot_s=about.slo.tpot_s).to_dict(),
+        spec=spec_of(charts.bounds, gpus, formats, slo_tpot_s=about.slo.tpot_s),
         alt="Best goodput per GPU under each TPOT bound, a line a GPU.",
         wide=True,
         caption=" ".join(

@@ -24,6 +24,7 @@ def pareto(outcome: Outcome, about: Subject, details: Sequence[str]) -> Part | N
     and None where none was simulated.
     """
     from dse.report.charts.front import FrontAxes, front
+    from dse.report.charts.theme import spec_of
 
     x, y = about.x, about.y
     words = ["point_id", "gpu", "n_gpus", "layout", "family", "precision", "context", "on_front"]
@@ -63,7 +64,7 @@ def pareto(outcome: Outcome, about: Subject, details: Sequence[str]) -> Part | N
     )
     figure = Figure(
         name="front",
-        spec=front(axes).to_dict(),
+        spec=spec_of(front, axes),
         alt=_alt(outcome, x, y),
         wide=True,
         caption=_caption(

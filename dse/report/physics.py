@@ -24,6 +24,7 @@ Row = Mapping[str, Any]
 def walls(outcome: Outcome) -> Part | None:
     """Which wall binds at which concurrency, and the floors of TPOT against it."""
     from dse.report.charts import physics as charts
+    from dse.report.charts.theme import spec_of
 
     orders = [
         {
@@ -55,7 +56,7 @@ def walls(outcome: Outcome) -> Part | None:
             Figure(
                 name="wall-order",
                 title="Which wall comes first",
-                spec=charts.wall_order(names, kinds, has_load=bool(load)).to_dict(),
+                spec=spec_of(charts.wall_order, names, kinds, has_load=bool(load)),
                 alt="Per layout, the concurrency at which each wall starts to bind: "
                 + "; ".join(f"{e['who']} {e['wall']} {number(e['at'])}" for e in orders[:12]),
                 caption="Requests in flight at which each wall starts to bind (dots) and the "
@@ -69,7 +70,7 @@ def walls(outcome: Outcome) -> Part | None:
             Figure(
                 name="floors",
                 title="TPOT floors against concurrency",
-                spec=charts.floors(names).to_dict(),
+                spec=spec_of(charts.floors, names),
                 alt="Per layout, the interval from the overlapped to the serial floor of TPOT "
                 "against requests in flight; the layout that is lowest changes where bands cross.",
                 caption="From t_opt (every resource overlapped, line) to t_sum (one after the "
@@ -86,6 +87,7 @@ def walls(outcome: Outcome) -> Part | None:
 def breakdown(outcome: Outcome) -> Part | None:
     """Seconds by kernel family of the front members."""
     from dse.report.charts import physics as charts
+    from dse.report.charts.theme import spec_of
 
     rows = [
         {
@@ -104,11 +106,12 @@ def breakdown(outcome: Outcome) -> Part | None:
     first = [each for each in rows if each["who"] == rows[0]["who"]]
     figure = Figure(
         name="breakdown",
-        spec=charts.breakdown(
+        spec=spec_of(
+            charts.breakdown,
             list(dict.fromkeys(each["who"] for each in rows)),
             families,
             list(dict.fromkeys(each["phase"] for each in rows)),
-        ).to_dict(),
+        ),
         alt=f"Time of a step by kernel family; {rows[0]['who']}: "
         + ", ".join(f"{each['family']} {100 * each['share']:.0f}%" for each in first),
         caption="Share of a replica's busy time by kernel family. What is large is what a faster "
@@ -142,6 +145,7 @@ def _shared(rows: Rows) -> tuple[Rows, list[str]]:
 def roofline(outcome: Outcome) -> Part | None:
     """Operating points of prefill and decode under the roofs of their GPUs."""
     from dse.report.charts import physics as charts
+    from dse.report.charts.theme import spec_of
 
     points = [
         point
@@ -155,7 +159,7 @@ def roofline(outcome: Outcome) -> Part | None:
     gpus = distinct(outcome.results["gpu"])
     figure = Figure(
         name="roofline",
-        spec=charts.roofline(gpus).to_dict(),
+        spec=spec_of(charts.roofline, gpus),
         alt="Achievable FLOP/s against arithmetic intensity: "
         + "; ".join(f"{p['who']} {p['phase']} {number(p['intensity'])} FLOP/B" for p in points[:6]),
         caption="Lines are the roofs of each GPU (dense peak, HBM bandwidth). Bars span what a "

@@ -197,6 +197,7 @@ def _figures(
     outcome: Outcome, same: pl.DataFrame, about: Subject, side: Side
 ) -> tuple[list[Figure], dict[str, Rows]]:
     from dse.report.charts import procurement as charts
+    from dse.report.charts.theme import spec_of
 
     names = distinct(outcome.results[side.column])
     formats = distinct(outcome.results["precision"])
@@ -208,7 +209,7 @@ def _figures(
             Figure(
                 name="interactivity",
                 title="At equal interactivity",
-                spec=charts.interactivity(side.column, names, formats).to_dict(),
+                spec=spec_of(charts.interactivity, side.column, names, formats),
                 alt="Best output per GPU against the tokens per second that a user sees.",
                 caption="The best simulated point that gives every user at least so many tokens "
                 "per second; nothing is interpolated, and no TTFT is asked for.",
@@ -220,7 +221,7 @@ def _figures(
             Figure(
                 name="fleet",
                 title="GPUs for a load",
-                spec=charts.fleet(side.column, names, formats).to_dict(),
+                spec=spec_of(charts.fleet, side.column, names, formats),
                 alt="GPUs needed against the load, a line a GPU.",
                 caption="Whole replicas, at the goodput of the best point of each GPU.",
             )

@@ -168,6 +168,7 @@ def _at_price(rows: Rows, asked: Compared) -> str:
 
 def _figure(panel: Panel, asked: Compared, names: Sequence[str]) -> Figure:
     from dse.report.charts.sensitivity import MultipleAxes, multiples
+    from dse.report.charts.theme import spec_of
 
     values = [row["y"] for row in panel.rows]
     several = len(asked.contexts) > 1
@@ -186,7 +187,7 @@ def _figure(panel: Panel, asked: Compared, names: Sequence[str]) -> Figure:
     return Figure(
         name=f"sensitivity-{panel.name}",
         title=panel.title,
-        spec=multiples(axes),
+        spec=spec_of(multiples, axes),
         alt=f"{panel.y.label} against {panel.x_title}, a line a {quantity(asked.column).title}"
         + (f", a panel a context: {', '.join(asked.contexts)}." if several else "."),
         caption=panel.caption,

@@ -3,7 +3,10 @@
 import json
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import version
 from typing import Any
+
+from dse.base.kept import kept
 
 __all__ = ["VEGA_LITE", "bundle", "png", "svg", "with_data"]
 
@@ -15,11 +18,18 @@ Datasets = Mapping[str, list[dict[str, Any]]]
 
 @cache
 def bundle() -> str:
-    """Vega, Vega-Lite and vega-embed as one script that needs no network; sets `vegaEmbed`."""
+    """Vega, Vega-Lite and vega-embed as one script that needs no network; sets `vegaEmbed`.
+
+    To put it together takes seconds, so it is kept for the versions that it is made of.
+    """
     import vl_convert
 
-    # The whole bundle is what the function gives without a snippet; its stub asks for one.
-    return str(vl_convert.javascript_bundle(vl_version=VEGA_LITE))  # type: ignore[call-arg]
+    def made() -> str:
+        # The whole bundle is what the function gives without a snippet; its stub asks for one.
+        return str(vl_convert.javascript_bundle(vl_version=VEGA_LITE))  # type: ignore[call-arg]
+
+    versions = (version("vl-convert-python"), vl_convert.get_vega_version(), VEGA_LITE)
+    return kept(f"vega-{'-'.join(versions)}.js", made)
 
 
 def with_data(spec: Spec, datasets: Datasets, *, width: int | None = None) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Opening a DuckDB file: who holds it, whether it is ours, and what to say when it is not."""
 
+import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,32 +18,60 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
 }
 _PAUSE_S = 0.05
-# DuckDB refuses a second connection of one process to a file unless both are configured alike.
+# DuckDB refuses a second connection of one process to a file unless both are configured alike, and
+# an engine has one file under a name.
 _ONE_AT_A_TIME = threading.RLock()
+# To start an engine takes several times as long as to attach a file to one. By process, as a fork
+# has none of the threads of its parent's.
+_ENGINES: dict[int, duckdb.DuckDBPyConnection] = {}
 
 
 @contextmanager
 def connected(
     path: Path, *, read_only: bool, patience_s: float, named: Path | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection for the length of the block; waits up to `patience_s` seconds for the holder.
-    Errors speak of `named` where `path` is a draft of it.
+    """The file as the database of a connection, open for the length of the block and no longer;
+    waits up to `patience_s` seconds for the holder. Errors speak of `named` where `path` is a draft
+    of it.
 
     Raises `StoreError`: locked (the holder's process id is named), damaged, foreign, unreadable, or
     full disk. A file that does not exist is made unless `read_only`.
     """
-    with _ONE_AT_A_TIME:
-        said = named or path
+    mode, name = "READ_ONLY" if read_only else "READ_WRITE", str(path).replace("'", "''")
+    with _ONE_AT_A_TIME, _told(named or path):
+        engine = _engine()
         try:
-            connection = _patiently(path, read_only=read_only, patience_s=patience_s)
-        except duckdb.Error as error:
-            raise _unusable(said, error) from error
+            _patiently(
+                lambda: engine.execute(f"ATTACH '{name}' AS store ({mode})"), path, patience_s
+            )
+            connection = engine.cursor()
+            try:
+                connection.execute("USE store")
+                yield connection
+            finally:
+                connection.close()
+            engine.execute("DETACH store")
+        except BaseException:
+            # Whatever it was, nothing of it is left, and an engine that failed serves no one else.
+            del _ENGINES[os.getpid()]
+            engine.close()
+            raise
+
+
+@contextmanager
+def confined(path: Path, *, patience_s: float) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that reads this file and can reach no other, for SQL that users write; errors as
+    those of `connected`.
+    """
+    config = _CONFIG | {"enable_external_access": "false"}
+    with _ONE_AT_A_TIME, _told(path):
+        connection = _patiently(
+            lambda: duckdb.connect(str(path), read_only=True, config=config), path, patience_s
+        )
         try:
             yield connection
-        except (duckdb.IOException, duckdb.FatalException, duckdb.InternalException) as error:
-            raise _unusable(said, error) from error
         finally:
-            _close(connection, said)
+            connection.close()
 
 
 def refuse_foreign(path: Path) -> None:
@@ -58,25 +87,38 @@ def refuse_foreign(path: Path) -> None:
         raise _unusable(path, "it is not a valid DuckDB file")
 
 
-def _patiently(path: Path, *, read_only: bool, patience_s: float) -> duckdb.DuckDBPyConnection:
+def _engine() -> duckdb.DuckDBPyConnection:
+    """This process's engine, which holds no file."""
+    if os.getpid() not in _ENGINES:
+        _ENGINES[os.getpid()] = duckdb.connect(":memory:", config=_CONFIG)
+    return _ENGINES[os.getpid()]
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Faults of the file become a `StoreError` about `path`; those of SQL stay what they are."""
+    try:
+        yield
+    except (duckdb.IOException, duckdb.FatalException, duckdb.InternalException) as error:
+        raise _unusable(path, error) from error
+
+
+def _patiently(
+    opened: Callable[[], duckdb.DuckDBPyConnection], path: Path, patience_s: float
+) -> duckdb.DuckDBPyConnection:
+    """What `opened` gives once nobody else holds the file."""
     deadline = time.monotonic() + patience_s
-    config = {**_CONFIG, **({"enable_external_access": "false"} if read_only else {})}
     while True:
         try:
-            return duckdb.connect(str(path), read_only=read_only, config=config)
-        except duckdb.Error as error:
+            return opened()
+        except duckdb.IOException as error:
             if not _is_lock(error):
                 raise
             if time.monotonic() >= deadline:
                 raise _locked(path, error, patience_s) from error
+        except duckdb.Error as error:
+            raise _unusable(path, error) from error
         time.sleep(_PAUSE_S)
-
-
-def _close(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    try:
-        connection.close()
-    except duckdb.Error as error:
-        raise _unusable(path, error) from error
 
 
 def _is_lock(error: duckdb.Error) -> bool:

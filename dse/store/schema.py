@@ -98,9 +98,11 @@ def registered(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame) -> Ite
 
 
 def widen(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    """Make `table` take `rows`: see `fit`."""
+    """Make `table` take `rows`: see `fit`. In one commit, as each waits for the disk."""
     with registered(connection, rows.head(0)):
+        connection.execute("BEGIN")
         fit(connection, table)
+        connection.execute("COMMIT")
 
 
 def fit(connection: duckdb.DuckDBPyConnection, table: str) -> None:

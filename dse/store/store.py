@@ -15,7 +15,7 @@ import duckdb
 import polars as pl
 
 from dse.base.errors import StoreError, UserError
-from dse.store.connection import connected, refuse_foreign
+from dse.store.connection import confined, connected, refuse_foreign
 from dse.store.schema import (
     GROWING,
     KEYS,
@@ -158,7 +158,7 @@ class Store:
 
     def query(self, sql: str) -> pl.DataFrame:
         """The rows of one SQL statement on what is in the file, read-only."""
-        with connected(self.path, read_only=True, patience_s=_READER_PATIENCE_S) as connection:
+        with confined(self.path, patience_s=_READER_PATIENCE_S) as connection:
             version_of(connection, self.path)
             return _selected(connection, sql)
 
@@ -232,8 +232,17 @@ class Store:
     def _stored(
         self, keys: pl.DataFrame, table: str, columns: Sequence[str] = ("*",)
     ) -> pl.DataFrame:
+        """The rows of `keys` in the file, which stays closed if a success of each waits: a row is
+        a fact, there as here.
+        """
+        wanted = keys.select(KEYS).unique()
+        for rows in self._waiting(table):
+            done = rows.filter(pl.col("status") == "ok") if "status" in rows.columns else rows
+            wanted = wanted.join(done, on=list(KEYS), how="anti")
+        if wanted.is_empty():
+            return pl.DataFrame(schema=_KNOWN_TYPES if "status" in columns else _KEY_TYPES)
         with connected(self.path, read_only=True, patience_s=_READER_PATIENCE_S) as connection:
-            connection.register("wanted", keys.select(KEYS).unique())
+            connection.register("wanted", wanted)
             what = f"SELECT {', '.join(columns)} FROM {table}"
             return _selected(connection, f"{what} SEMI JOIN wanted USING ({', '.join(KEYS)})")
 

@@ -7,11 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.cost.account import decode_floor, tokens_computed
+from dse.cost.floor import StepFloor
 from dse.serving.deployment import Deployment, Pool
 
 Array = NDArray[np.float64]
 MOST_REQUESTS = 2**20
 """Where the search for a concurrency that breaks a bound ends."""
+ASKED_AT_ONCE = 33
+"""An array of so many batches is priced in little more time than one batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,25 +43,31 @@ def goodput_ceiling(
     """
     if requests_max < 1:
         return 0.0
-    batches = _batches(requests_max)
-    latency, cycle = step_times(deployment, pool, batches, context_tokens)
-    per_step = tokens_computed(deployment)
+    batches = batches_up_to(requests_max)
+    floor = decode_floor(deployment, pool, batches, context_tokens)
+    return best_rate(floor, batches, pool.layout.pp, tokens_computed(deployment), slo_tpot_s)
+
+
+def best_rate(
+    floor: StepFloor, batches: Array, pp: int, per_step: int, slo_tpot_s: float | None
+) -> float:
+    """`goodput_ceiling` of a replica of `pp` stages that takes `floor` for a step over each of
+    `batches` requests, of which each yields `per_step` tokens at most.
+    """
+    latency, cycle = step_times(floor, batches, pp)
     if slo_tpot_s is None:
         return float(np.max(batches / cycle)) * per_step
     over = batches * (latency - slo_tpot_s * per_step)
     return _best_mixture(batches, cycle, over) * per_step
 
 
-def step_times(
-    deployment: Deployment, pool: Pool, batches: Array, context_tokens: float
-) -> tuple[Array, Array]:
+def step_times(floor: StepFloor, batches: Array, pp: int) -> tuple[Array, Array]:
     """`(latency, cycle)` seconds of steps over `batches` requests: until a token is out, and until
     every request of the pipeline has one.
     """
-    floor = decode_floor(deployment, pool, batches, context_tokens)
     latency = np.broadcast_to(np.asarray(floor.t_opt_s, dtype=float), batches.shape)
     occupied = np.broadcast_to(np.asarray(floor.occupancy_s, dtype=float), batches.shape)
-    return latency, np.maximum(latency, pool.layout.pp * occupied)
+    return latency, np.maximum(latency, pp * occupied)
 
 
 def wall_order(
@@ -75,9 +84,10 @@ def wall_order(
         bound = slo_tpot_s * tokens_computed(deployment)
         for wall in ("hbm", "flop", "net"):
             # A default binds the name: the closure is called within this round.
-            def breaks(n: int, wall: str = wall) -> bool:
+            def breaks(n: Array, wall: str = wall) -> NDArray[np.bool_]:
                 floor = decode_floor(deployment, pool, n, context_tokens)
-                return float(getattr(floor, f"t_{wall}_s")) > bound
+                seconds = np.asarray(getattr(floor, f"t_{wall}_s"), dtype=float)
+                return np.broadcast_to(seconds, n.shape) > bound
 
             first = first_true(breaks, MOST_REQUESTS)
             if first is not None:
@@ -85,20 +95,23 @@ def wall_order(
     return tuple(sorted(found, key=lambda each: each.concurrency))
 
 
-def first_true(holds: Callable[[int], bool], most: int) -> int | None:
-    """The smallest n from 1 to `most` at which a monotone `holds` is true; None if it never is."""
-    low, high = 0, 1
-    while not holds(high):
-        low, high = high, 2 * high
-        if high > most:
+def first_true(holds: Callable[[Array], NDArray[np.bool_]], most: int) -> int | None:
+    """The smallest n from 1 to `most`, a power of two, at which a monotone `holds` is true; None if
+    it never is. `holds` is asked of many at once.
+    """
+    low, asked = 0, np.exp2(np.arange(most.bit_length(), dtype=np.float64))
+    while True:
+        is_true = np.asarray(holds(asked))
+        if not is_true.any():
             return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+        index = int(is_true.argmax())
+        low, high = int(asked[index - 1]) if index else low, int(asked[index])
+        if high - low == 1:
+            return high
+        asked = np.unique(np.linspace(low + 1, high, ASKED_AT_ONCE).round())
 
 
-def _batches(requests_max: float) -> Array:
+def batches_up_to(requests_max: float) -> Array:
     """Every batch up to 128, then 64 to an octave, and the greatest."""
     most = float(requests_max)
     dense = np.arange(1.0, min(most, 128.0) + 1.0)

@@ -4,14 +4,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from dse.cost.account import (
-    StepFloor,
-    Term,
-    decode_floor,
-    prefill_floor,
-    prompt_floor_s,
-    tokens_computed,
-)
+from dse.cost.account import decode_floor, prefill_floor, prompt_floor_s, tokens_computed
+from dse.cost.floor import StepFloor, Term
 from dse.cost.memory import RankMemory, rank_memory
 from dse.model.ffn import Routing
 from dse.serving.deployment import Deployment, Pool

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from dse.cost.account import decode_floor, prefill_floor
-from dse.cost.memory import rank_memory
+from dse.cost.account import decode_work, prefill_work, tokens_computed
+from dse.cost.floor import StepWork
+from dse.cost.memory import rank_memory, stage_contents
 from dse.hardware.fabric import Fabric
 from dse.hardware.gpu import GPU
 from dse.serving.deployment import Deployment, Pool
-from dse.walls.ceiling import goodput_ceiling
+from dse.walls.ceiling import Array, batches_up_to, best_rate
 
 STEP = 0.01
 Change = Callable[[float], Deployment]
@@ -23,32 +24,69 @@ def elasticities(
     Quantities: the goodput ceiling, the requests that the KV pool holds (not rounded), and `t_opt`
     of the decode step over `concurrency` requests and of a prefill chunk.
     """
+    asked = _Quantities(
+        deployment,
+        context_tokens=context_tokens,
+        concurrency=concurrency,
+        slo_tpot_s=slo_tpot_s,
+    )
     found = []
     for fact, changed in _facts(deployment):
-        low = _quantities(changed(1.0 - STEP), context_tokens, concurrency, slo_tpot_s)
-        high = _quantities(changed(1.0 + STEP), context_tokens, concurrency, slo_tpot_s)
+        low, high = asked.of(changed(1.0 - STEP)), asked.of(changed(1.0 + STEP))
         row = {name: _slope(low[name], high[name]) for name in low}
         if any(value for value in row.values()):
             found.append({"fact": fact, **row})
     return found
 
 
-def _quantities(
-    deployment: Deployment, context_tokens: int, concurrency: int, slo_tpot_s: float | None
-) -> dict[str, float]:
-    pool, prefill = deployment.pool("decode"), deployment.pool("prefill")
-    memory = rank_memory(deployment, pool)
-    room = memory.dp * max(0.0, memory.kv_pool_bytes) / memory.request_bytes(context_tokens)
-    chunk = min(context_tokens, prefill.engine.max_num_batched_tokens)
-    ceiling = goodput_ceiling(
-        deployment, pool, context_tokens=context_tokens, requests_max=room, slo_tpot_s=slo_tpot_s
-    )
-    return {
-        "goodput_ceiling": ceiling,
-        "b_max": room,
-        "decode_t_opt": float(decode_floor(deployment, pool, concurrency, context_tokens).t_opt_s),
-        "prefill_t_opt": float(prefill_floor(deployment, prefill, chunk, 0).t_opt_s),
-    }
+class _Quantities:
+    """The quantities of deployments that differ in the facts of GPUs and fabrics alone: what their
+    ranks hold and what their steps take from each resource is counted once.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        *,
+        context_tokens: int,
+        concurrency: int,
+        slo_tpot_s: float | None,
+    ) -> None:
+        pool, prefill = deployment.pool("decode"), deployment.pool("prefill")
+        chunk = min(context_tokens, prefill.engine.max_num_batched_tokens)
+        self._first = deployment
+        self._context_tokens = context_tokens
+        self._slo_tpot_s = slo_tpot_s
+        self._contents = stage_contents(deployment, pool)
+        self._decode = decode_work(deployment, pool, concurrency, context_tokens)
+        self._prefill = prefill_work(deployment, prefill, chunk, 0)
+        self._by_room: dict[float, tuple[Array, StepWork]] = {}
+
+    def of(self, deployment: Deployment) -> dict[str, float]:
+        """The quantities of `deployment` by name; see `elasticities`."""
+        pool, prefill = deployment.pool("decode"), deployment.pool("prefill")
+        memory = rank_memory(deployment, pool, self._contents)
+        room = memory.dp * max(0.0, memory.kv_pool_bytes)
+        room /= memory.request_bytes(self._context_tokens)
+        return {
+            "goodput_ceiling": self._ceiling(pool, room),
+            "b_max": room,
+            "decode_t_opt": float(self._decode.floor(pool.gpu, pool.fabric).t_opt_s),
+            "prefill_t_opt": float(self._prefill.floor(prefill.gpu, prefill.fabric).t_opt_s),
+        }
+
+    def _ceiling(self, pool: Pool, room: float) -> float:
+        """`goodput_ceiling` of `pool` with `room` requests."""
+        if room < 1:
+            return 0.0
+        if room not in self._by_room:
+            batches = batches_up_to(room)
+            work = decode_work(self._first, pool, batches, self._context_tokens)
+            self._by_room[room] = batches, work
+        batches, work = self._by_room[room]
+        floor = work.floor(pool.gpu, pool.fabric)
+        per_step = tokens_computed(self._first)
+        return best_rate(floor, batches, pool.layout.pp, per_step, self._slo_tpot_s)
 
 
 def _slope(low: float, high: float) -> float | None:

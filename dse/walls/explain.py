@@ -1,7 +1,7 @@
 """Why one point is ruled out, by how much, and the smallest change that would let it live."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,15 +14,8 @@ from dse.serving.deployment import Deployment, Pool
 from dse.serving.layout import Layout
 from dse.serving.legality import check, check_speculative
 from dse.serving.slo import SLO
-from dse.walls.facts import FactsCache, facts_of
-from dse.walls.judge import (
-    LEGALITY,
-    facts_frame,
-    judge,
-    optimistic,
-    question_columns,
-    standard_walls,
-)
+from dse.walls.facts import Facts, FactsCache, facts_of
+from dse.walls.judge import LEGALITY, judge, optimistic, standard_walls
 
 SHOWN = 6
 MOST_SHARE = 0.98
@@ -81,30 +74,40 @@ def explain(deployment: Deployment, asked: Asked, *, gpus: int | None = None) ->
     judged = judged_points([(deployment, asked)], FactsCache())[0]
     found = _verdict(judged)
     if found["status"] == "killed":
-        found["nearest_feasible"] = smallest_changes(deployment, asked)
+        found["nearest_feasible"] = smallest_changes([(deployment, asked)])[0]
     return found
 
 
-def smallest_changes(deployment: Deployment, asked: Asked) -> list[str]:
-    """Single changes after which no wall kills the point, the cheapest first."""
-    judged = judged_points([(deployment, asked)], FactsCache())[0]
-    changes = [*_exact(deployment, asked, judged), *_gentler(deployment, asked)]
-    changes += [
-        *_shares(deployment, asked),
-        *_formats(deployment, asked),
-        *_layouts(deployment, asked),
-        *_hardware(deployment, asked),
+def smallest_changes(points: Sequence[tuple[Deployment, Asked]]) -> list[list[str]]:
+    """Of each point, the single changes after which no wall kills it, the cheapest first.
+
+    The points are of one study: what one of them is asked (a load, an SLO), all are.
+    """
+    cache = FactsCache()
+    changes = [
+        [*_changes(deployment, asked, judged)]
+        for (deployment, asked), judged in zip(points, judged_points(points, cache), strict=True)
     ]
-    verdicts = judged_points([(each.deployment, each.asked) for each in changes], FactsCache())
-    alive = [
-        change
-        for change, verdict in zip(changes, verdicts, strict=True)
-        if verdict["killed_by"] is None
-    ]
-    kinds: dict[str, _Change] = {}
-    for change in sorted(alive, key=lambda each: each.rank):
-        kinds.setdefault(change.text.split("=")[0], change)
-    return [change.text for change in list(kinds.values())[:SHOWN]]
+    tried = [(each.deployment, each.asked) for group in changes for each in group]
+    verdicts = iter(judged_points(tried, cache))
+    found = []
+    for group in changes:
+        alive = [each for each in group if next(verdicts)["killed_by"] is None]
+        kinds: dict[str, _Change] = {}
+        for change in sorted(alive, key=lambda each: each.rank):
+            kinds.setdefault(change.text.split("=")[0], change)
+        found.append([change.text for change in list(kinds.values())[:SHOWN]])
+    return found
+
+
+def _changes(deployment: Deployment, asked: Asked, judged: dict[str, Any]) -> Iterator[_Change]:
+    """Every single change that is tried on a point with these demands and limits."""
+    yield from _exact(deployment, asked, judged)
+    yield from _gentler(deployment, asked)
+    yield from _shares(deployment, asked)
+    yield from _formats(deployment, asked)
+    yield from _layouts(deployment, asked)
+    yield from _hardware(deployment, asked)
 
 
 def _broken(deployment: Deployment, pool: Any, gpus: int | None) -> Any:
@@ -121,26 +124,32 @@ def _broken(deployment: Deployment, pool: Any, gpus: int | None) -> Any:
 
 
 def judged_points(
-    points: list[tuple[Deployment, Asked]], cache: FactsCache
+    points: Sequence[tuple[Deployment, Asked]], cache: FactsCache
 ) -> list[dict[str, Any]]:
     """Each point's facts, optimistic vector, demands, limits and `killed_by`, in order."""
     if not points:
         return []
-    frames = []
-    for row, (deployment, asked) in enumerate(points):
-        frame = facts_frame([row], [facts_of(deployment, cache)], on="row")
-        columns = question_columns(slo=asked.slo, n_requests=asked.n_requests)
-        columns |= {
-            "isl_low_tokens": pl.lit(float(asked.isl_low_tokens)),
-            "osl_low_tokens": pl.lit(float(asked.osl_low_tokens)),
-            "osl_high_tokens": pl.lit(float(asked.osl_high_tokens)),
-            "shared_tokens": pl.lit(float(asked.shared_tokens)),
-        }
-        if asked.concurrency is not None:
-            columns["concurrency"] = pl.lit(float(asked.concurrency))
-        frames.append(frame.with_columns(**columns))
-    rows = pl.concat(frames, how="diagonal_relaxed")
-    return judge(optimistic(rows.lazy())).sort("row").collect().to_dicts()
+    rows = [facts_of(deployment, cache) | _question(asked) for deployment, asked in points]
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    frame = pl.DataFrame(columns, schema=dict.fromkeys(names, pl.Float64()))
+    return judge(optimistic(frame.lazy())).collect().to_dicts()
+
+
+def _question(asked: Asked) -> Facts:
+    """What a point is asked as columns of the walls; see `question_columns`."""
+    found = {
+        "isl_low_tokens": asked.isl_low_tokens,
+        "osl_low_tokens": asked.osl_low_tokens,
+        "osl_high_tokens": asked.osl_high_tokens,
+        "shared_tokens": asked.shared_tokens,
+        "slo_tpot_s": asked.slo.tpot_s,
+        "slo_ttft_s": asked.slo.ttft_s,
+        "slo_attainment": asked.slo.attainment,
+        "n_requests": asked.n_requests,
+        "concurrency": asked.concurrency,
+    }
+    return {name: float(value) for name, value in found.items() if value is not None}
 
 
 def _verdict(row: dict[str, Any]) -> dict[str, Any]:

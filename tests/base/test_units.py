@@ -1,11 +1,13 @@
 """Quantities: what is read, what is refused, what people see."""
 
+import fractions
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.base import quantities
 from dse.base.errors import UserError
 from dse.base.units import (
     UNITS,
@@ -227,3 +229,18 @@ def test_a_name_without_a_unit_has_none() -> None:
     assert unit_of(int) is None
     with pytest.raises(TypeError, match="carries no unit"):
         show(1.0, int)
+
+
+TARGETS = ("s", "B", "B/s", "b", "Hz", "W", "FLOP/s", "op/s", "USD/h", "tok/s", "h")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_prefixes_need_no_algebra_and_say_what_it_says(target):
+    registry = quantities._registry()
+    units = {target, target.replace("B", "b")}
+    for symbol in (prefix + unit for prefix in quantities._ANY_PREFIX for unit in units):
+        exact = registry.Quantity(fractions.Fraction(1), symbol).to(target).magnitude
+        assert quantities._scaled(symbol, target) in {exact, None}
+        assert quantities.factor(symbol, target) == exact
+    assert quantities._scaled("ks", "B") is None
+    assert quantities.factor("min", "s") == 60

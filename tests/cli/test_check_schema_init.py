@@ -1,6 +1,8 @@
 """The commands that read and write studies, as people and programs call them."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.commands import run
@@ -92,3 +94,16 @@ def test_init_says_where_it_cannot_write(capsys, tmp_path):
     assert code == 2
     assert "cannot be written" in err
     assert list((tmp_path / "spaces").iterdir()) == []
+
+
+def test_checking_a_study_loads_no_library_that_only_an_answer_needs() -> None:
+    study = ROOT / "studies/quickstart.yaml"
+    script = (
+        "import sys\nfrom dse.cli import main\n"
+        f"try: main(['check', {str(study)!r}])\n"
+        "except SystemExit as done: print(done.code, *sys.modules)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    code, *loaded = run.stdout.splitlines()[-1].split()
+    assert code == "0"
+    assert {"altair", "duckdb", "numba", "pint", "ray", "scipy", "vl_convert"} & {*loaded} == set()

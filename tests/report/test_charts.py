@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dse.report.charts import compare, funnel, load, physics, procurement
+from dse.report.charts import compare, funnel, load, physics, procurement, sensitivity
 from dse.report.charts.front import FrontAxes, front
-from dse.report.charts.theme import COLOURS, SHAPES, colours, config
+from dse.report.charts.theme import COLOURS, SHAPES, colours, config, spec_of
 from dse.report.quantities import quantity
 
 X, Y = quantity("tpot_mean_s"), quantity("output_tok_per_s_per_gpu")
@@ -176,3 +176,25 @@ def test_the_look_is_given_by_ink() -> None:
     look = config(ink="red", muted="blue", grid="green")
     assert look["axis"]["titleColor"] == look["text"]["color"] == "red"
     assert look["axis"]["gridColor"] == "green"
+
+
+def test_a_spec_is_what_altair_gives_that_checks_it() -> None:
+    assert spec_of(front, axes()) == front(axes()).to_dict()
+    assert spec_of(funnel.funnel, 4) == funnel.funnel(4).to_dict()
+
+
+@pytest.mark.parametrize("contexts", [("4k/1k",), ("4k/1k", "1k/1k")])
+def test_small_multiples_keep_the_schema(contexts: tuple[str, ...]) -> None:
+    wanted = sensitivity.MultipleAxes(
+        name="rows",
+        x_title="price",
+        y=Y,
+        column="gpu",
+        names=["a", "b"],
+        precisions=["fp8"],
+        contexts=contexts,
+        has_bound=True,
+    )
+    spec = sensitivity.multiples(wanted).to_dict()
+    assert ("facet" in spec) == (len(contexts) > 1)
+    assert spec == spec_of(sensitivity.multiples, wanted)

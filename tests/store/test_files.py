@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from dse.base.errors import StoreError
-from dse.store import Store
+from dse.store import Store, connection
 from dse.store.schema import SCHEMA_VERSION
 from tests.store.rows import answered, held, rows
 
@@ -130,3 +130,25 @@ def test_a_holder_is_waited_for_then_named(path):
         holder.join(30)
     store.flush()
     assert held(store).height == 3, "a flush that failed keeps its rows"
+
+
+def test_files_share_an_engine_that_holds_none_of_them_between(path):
+    store = Store.open(path)
+    engine = dict(connection._ENGINES)
+    store.append(rows(3))
+    store.flush()
+    assert held(store).height == 3
+    assert engine == connection._ENGINES, "no engine is started for a file"
+    attached = engine[os.getpid()].execute("SELECT path FROM duckdb_databases()").fetchall()
+    assert (str(path),) not in attached
+
+
+def test_a_fault_of_one_file_leaves_others_usable(path, tmp_path):
+    store = Store.open(path)
+    foreign = tmp_path / "foreign.duckdb"
+    foreign.write_bytes(b"\0" * 8 + b"DUCK" + b"\0" * 20_000)
+    with pytest.raises(StoreError, match=r"foreign\.duckdb"):
+        Store.open(foreign)
+    store.append(rows(2))
+    store.flush()
+    assert held(store).height == 2

@@ -9,6 +9,7 @@ import pytest
 
 from dse.base.errors import UserError
 from dse.store import Store
+from dse.store.connection import connected
 from tests.store.rows import answered, held, rows
 
 
@@ -24,6 +25,23 @@ def test_waiting_rows_count_as_stored(store):
     store.append(rows(3))
     assert store.missing(rows(5)).height == 2
     assert store.results(rows(5))["point_id"].to_list() == rows(3)["point_id"].to_list()
+
+
+def test_the_file_is_not_opened_for_what_waits(store, monkeypatch):
+    store.append(rows(3))
+    store.append(rows(1, status="error"))
+    opened = []
+
+    def counted(path, **how):
+        opened.append(path)
+        return connected(path, **how)
+
+    monkeypatch.setattr("dse.store.store.connected", counted)
+    assert store.results(rows(3)).height == 3
+    assert store.missing(rows(3)).is_empty()
+    assert opened == []
+    assert store.results(rows(4)).height == 3
+    assert len(opened) == 1
 
 
 def test_missing_keeps_order_and_other_columns(store):

@@ -1,15 +1,18 @@
 """One deployment described: the keys of the machine contract, orders, ceilings and elasticities."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dse.cost.account import decode_floor
+from dse.cost.memory import rank_memory
 from dse.serving.layout import Layout
 from dse.serving.slo import SLO
 from dse.walls.ceiling import first_true, goodput_ceiling, step_times, wall_order
 from dse.walls.describe import describe
+from dse.walls.elasticity import elasticities
 from dse.walls.explain import Asked, explain, smallest_changes
 from dse.walls.fewest import fewest_gpus
 from tests import worlds
@@ -93,7 +96,8 @@ def test_mixture_of_two_batches_beats_one_where_time_is_concave():
     deployment = worlds.deployment(worlds.deepseek_v3(), layout=Layout(tp=8))
     pool = deployment.pools[0]
     batches = np.arange(1.0, 257.0)
-    latency, cycle = step_times(deployment, pool, batches, 1024)
+    floor = decode_floor(deployment, pool, batches, 1024)
+    latency, cycle = step_times(floor, batches, pool.layout.pp)
     assert np.all(np.diff(latency) >= -1e-15)
     slo = float(latency[40])
     single = float(np.max((batches / cycle)[latency <= slo]))
@@ -114,9 +118,34 @@ def test_ceiling_is_zero_where_even_one_request_is_late():
 
 
 def test_first_true():
-    assert first_true(lambda n: n >= 37, 1000) == 37
-    assert first_true(lambda n: n >= 1, 1000) == 1
-    assert first_true(lambda n: False, 1000) is None
+    for first in (1, 2, 3, 37, 511, 512):
+        assert first_true(lambda n, first=first: n >= first, 1000) == first
+    assert first_true(lambda n: n >= 700_001, 2**20) == 700_001
+    assert first_true(lambda n: n < 0, 1000) is None
+
+
+def test_elasticities_are_those_of_whole_deployments():
+    # They count the work of a step once; here each deployment is asked for itself.
+    deployment = worlds.deployment(
+        worlds.deepseek_v3(), layout=Layout(tp=8), on=worlds.gpu(hbm_bytes=200e9)
+    )
+    asked = {"context_tokens": 4096, "concurrency": 8, "slo_tpot_s": 0.04}
+    rows = {each["fact"]: each for each in elasticities(deployment, **asked)}
+    for name in ("hbm_bytes", "hbm_bytes_per_s"):
+        ceilings, steps = [], []
+        for by in (0.99, 1.01):
+            pool = deployment.pools[0]
+            gpu = replace(pool.gpu, **{name: getattr(pool.gpu, name) * by})
+            pool = replace(pool, gpu=gpu)
+            whole = replace(deployment, pools=(pool,))
+            memory = rank_memory(whole, pool)
+            room = memory.dp * max(0.0, memory.kv_pool_bytes) / memory.request_bytes(4096)
+            given = {"context_tokens": 4096, "requests_max": room, "slo_tpot_s": 0.04}
+            ceilings.append(goodput_ceiling(whole, pool, **given))
+            steps.append(float(decode_floor(whole, pool, 8, 4096).t_opt_s))
+        for quantity, (low, high) in (("goodput_ceiling", ceilings), ("decode_t_opt", steps)):
+            slope = (high - low) / ((high + low) / 2) / 0.02
+            assert rows[f"gpu.{name}"][quantity] == pytest.approx(slope, abs=1e-12)
 
 
 def test_elasticity_of_a_memory_bound_step_is_one():
@@ -200,7 +229,21 @@ def test_load_beyond_the_ceiling_may_shrink():
     deployment = worlds.deployment(worlds.llama_8b())
     heavy = asked(concurrency=50_000, n_requests=500_000)
     assert explain(deployment, heavy)["killed_by"] == "goodput_ceiling"
-    assert any(change.startswith("concurrency=") for change in smallest_changes(deployment, heavy))
+    changes = smallest_changes([(deployment, heavy)])[0]
+    assert any(change.startswith("concurrency=") for change in changes)
+
+
+def test_changes_of_many_points_are_those_of_each():
+    deployment = worlds.deployment(worlds.llama_8b())
+    small = worlds.deployment(worlds.llama_8b(), on=worlds.gpu(hbm_bytes=10e9))
+    points = [
+        (deployment, asked(concurrency=50_000, n_requests=500_000)),
+        (small, asked(concurrency=8, n_requests=80)),
+    ]
+    each = [smallest_changes([point])[0] for point in points]
+    assert smallest_changes(points) == each
+    assert each[0] != each[1]
+    assert smallest_changes([]) == []
 
 
 def test_experts_of_the_mean_and_the_fullest_rank():

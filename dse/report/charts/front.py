@@ -77,7 +77,7 @@ def front(axes: FrontAxes) -> alt.LayerChart:
     members = (
         place.transform_filter("datum.on_front")
         .mark_point(size=120, filled=True, opacity=1.0, cursor="pointer")
-        .encode(opacity=alt.when(legend).then(alt.value(1.0)).otherwise(alt.value(0.15)))
+        .encode(opacity=_unless_hidden(legend, 1.0, 0.15))
     )
     ring = (
         base.transform_filter(f"datum.point_id === {PICKED}")
@@ -92,9 +92,14 @@ def _faint(place: alt.Chart, which: str, opacity: float, legend: alt.Parameter) 
     points = place.transform_filter(which).mark_point(
         size=34, strokeWidth=1.3, cursor="pointer", clip=True
     )
-    shown = alt.when(legend).then(alt.value(opacity)).otherwise(alt.value(0.03))
-    faint: alt.Chart = points.encode(opacity=shown)
+    faint: alt.Chart = points.encode(opacity=_unless_hidden(legend, opacity, 0.03))
     return faint
+
+
+def _unless_hidden(legend: alt.Parameter, shown: float, hidden: float) -> alt.OpacityValue:
+    """The opacity of a mark whose name the legend shows, and of one whose name it hides."""
+    either = alt.when(legend).then(alt.value(shown)).otherwise(alt.value(hidden))
+    return alt.OpacityValue(**either)
 
 
 def _colour(axes: FrontAxes) -> alt.Color:
@@ -156,12 +161,13 @@ def _rules(axes: FrontAxes) -> list[alt.Chart]:
         words = data.mark_text(
             align=align, baseline="top", dx=-4 if late else 4, dy=2, color="#D55E00"
         )
-        words = words.encode(text="text:N")
+        words = words.encode(text=alt.Text("text:N"))
         rule = data.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color="#D55E00")
-        across = alt.value(0)
         if where == "x":
-            marks = [rule.encode(x="bound:Q"), words.encode(x="bound:Q", y=across)]
+            x = alt.X("bound:Q")
+            marks = [rule.encode(x=x), words.encode(x=x, y=alt.YValue(0))]  # type: ignore[no-untyped-call]
         else:
-            marks = [rule.encode(y="bound:Q"), words.encode(y="bound:Q", x=across)]
+            y = alt.Y("bound:Q")
+            marks = [rule.encode(y=y), words.encode(y=y, x=alt.XValue(0))]  # type: ignore[no-untyped-call]
         found += marks if value == edge else marks[1:]
     return found

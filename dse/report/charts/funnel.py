@@ -26,5 +26,5 @@ def funnel(n_steps: int) -> alt.LayerChart:
     bars = base.mark_bar(cornerRadiusEnd=2, opacity=0.85, height=14).encode(
         x=x, color=alt.Color("kind:N", scale=kinds, legend=None)
     )
-    words = base.mark_text(align="left", dx=5).encode(x=x, text="text:N")
+    words = base.mark_text(align="left", dx=5).encode(x=x, text=alt.Text("text:N"))
     return layered([bars, words], _ROW * n_steps)

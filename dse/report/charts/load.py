@@ -43,7 +43,9 @@ def latency(
         alt.Tooltip("value:Q", title=f"{metric.upper()} ({each.unit})", format=",.4~g"),
     ]
     lines = base.mark_line(strokeWidth=1.8).encode(strokeDash=dash)
-    size = alt.condition(f"datum.point_id === {PICKED}", alt.value(160), alt.value(28))
+    size = alt.SizeValue(
+        **alt.condition(f"datum.point_id === {PICKED}", alt.value(160), alt.value(28))
+    )
     dots = base.mark_point(filled=True, opacity=1, cursor="pointer").encode(size=size, tooltip=tip)
     knees = (
         base.transform_filter("datum.at_knee")
@@ -87,5 +89,5 @@ def _rule(where: str, bound_s: float | None, scale: float) -> list[alt.Chart]:
     rule = data.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color=SLO_COLOUR)
     tip = [alt.Tooltip("limit:Q", title="SLO")]
     if where == "x":
-        return [rule.encode(x="limit:Q", tooltip=tip)]
-    return [rule.encode(y="limit:Q", tooltip=tip)]
+        return [rule.encode(x=alt.X("limit:Q"), tooltip=tip)]
+    return [rule.encode(y=alt.Y("limit:Q"), tooltip=tip)]

@@ -20,7 +20,7 @@ def wall_order(names: Sequence[str], walls: Sequence[str], *, has_load: bool) ->
     y = alt.Y("who:N", sort=list(names), axis=alt.Axis(title=None, grid=True))
     x = alt.X("at:Q", scale=_LOG, title="requests in flight")
     base = alt.Chart(named("wall_order")).encode(
-        y=y, x=x, tooltip=["who:N", "wall:N", alt.Tooltip("at:Q", format=",.4~g", title="at")]
+        y=y, x=x, tooltip=[*_texts("who", "wall"), alt.Tooltip("at:Q", format=",.4~g", title="at")]
     )
     dots = base.mark_point(filled=True, size=110, opacity=1, cursor="pointer").encode(
         color=alt.Color("wall:N", scale=colours(walls), title="wall"),
@@ -29,7 +29,7 @@ def wall_order(names: Sequence[str], walls: Sequence[str], *, has_load: bool) ->
     layers = [dots]
     if has_load:
         load = alt.Chart(named("wall_load")).mark_tick(thickness=3, size=18, color="gray")
-        layers.insert(0, load.encode(y=y, x=x, tooltip=["who:N", "at:Q"]))
+        layers.insert(0, load.encode(y=y, x=x, tooltip=[*_texts("who"), alt.Tooltip("at:Q")]))
     return layered(layers, _ROW * max(len(names), 2))
 
 
@@ -44,9 +44,9 @@ def floors(names: Sequence[str]) -> alt.LayerChart:
         )
     )
     y = alt.Y("low:Q", scale=_LOG, title="TPOT floor (ms) ↓ better")
-    band = base.mark_area(opacity=0.14, line=False).encode(y=y, y2="high:Q")
+    band = base.mark_area(opacity=0.14, line=False).encode(y=y, y2=alt.Y2("high:Q"))
     tip = [
-        "who:N",
+        *_texts("who"),
         alt.Tooltip("concurrency:Q", format=",.4~g"),
         alt.Tooltip("low:Q", format=",.4~g", title="t_opt (ms)"),
         alt.Tooltip("high:Q", format=",.4~g", title="t_sum (ms)"),
@@ -82,12 +82,12 @@ def breakdown(
         ),
         color=alt.Color("family:N", scale=colours(families), title="kernel family"),
         order=alt.Order("rank:Q"),
-        stroke=alt.condition(chosen, alt.value("currentColor"), alt.value("transparent")),
-        strokeWidth=alt.value(2),
+        stroke=alt.StrokeValue(
+            **alt.condition(chosen, alt.value("currentColor"), alt.value("transparent"))
+        ),
+        strokeWidth=alt.StrokeWidthValue(2),
         tooltip=[
-            "who:N",
-            "phase:N",
-            "family:N",
+            *_texts("who", "phase", "family"),
             alt.Tooltip("share:Q", format=".1%"),
             alt.Tooltip("seconds:Q", format=",.4~g"),
         ],
@@ -108,20 +108,19 @@ def roofline(gpus: Sequence[str]) -> alt.LayerChart:
             x=x,
             y=alt.Y("tflop_per_s:Q", scale=_LOG, title=title),
             color=colour,
-            detail="roof:N",
-            tooltip=["roof:N"],
+            detail=alt.Detail("roof:N"),
+            tooltip=_texts("roof"),
         )
     )
     steps = alt.Chart(named("operating")).encode(x=x, color=colour)
     tip = [
-        "who:N",
-        "phase:N",
+        *_texts("who", "phase"),
         alt.Tooltip("intensity:Q", format=",.4~g", title="FLOP/B"),
         alt.Tooltip("low_tflop_per_s:Q", format=",.4~g", title="at t_sum (TFLOP/s)"),
         alt.Tooltip("high_tflop_per_s:Q", format=",.4~g", title="at t_opt (TFLOP/s)"),
     ]
     span = steps.mark_rule(strokeWidth=3, opacity=0.45).encode(
-        y=alt.Y("low_tflop_per_s:Q", title=title), y2="high_tflop_per_s:Q"
+        y=alt.Y("low_tflop_per_s:Q", title=title), y2=alt.Y2("high_tflop_per_s:Q")
     )
     tops = steps.mark_point(filled=True, size=90, opacity=1, cursor="pointer").encode(
         y=alt.Y("high_tflop_per_s:Q", title=title),
@@ -129,3 +128,8 @@ def roofline(gpus: Sequence[str]) -> alt.LayerChart:
         tooltip=tip,
     )
     return layered([roofs, span, tops], HEIGHT)
+
+
+def _texts(*names: str) -> list[alt.Tooltip]:
+    """Columns of text as hovering shows them."""
+    return [alt.Tooltip(f"{name}:N") for name in names]

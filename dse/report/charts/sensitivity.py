@@ -35,21 +35,18 @@ class MultipleAxes:
     log: bool = True
 
 
-def multiples(axes: MultipleAxes) -> dict[str, Any]:
+def multiples(axes: MultipleAxes) -> alt.LayerChart | alt.FacetChart:
     """The panels side by side, or the one panel where there is one context."""
     layers = _layers(axes)
     if len(axes.contexts) < 2:
-        found: dict[str, Any] = layered(
-            [layer.properties(data=named(axes.name)) for layer in layers], HEIGHT
-        ).to_dict()
-        return found
+        return layered([layer.properties(data=named(axes.name)) for layer in layers], HEIGHT)
     panel = alt.LayerChart(layer=layers, data=named(axes.name), height=HEIGHT)
     title = quantity("context").label
-    faceted: dict[str, Any] = panel.facet(
+    faceted: alt.FacetChart = panel.facet(
         facet=alt.Facet("context:N", sort=list(axes.contexts), title=title),
         columns=len(axes.contexts),
         spacing=16,
-    ).to_dict()
+    )
     return faceted
 
 
@@ -81,5 +78,5 @@ def _layers(axes: MultipleAxes) -> list[alt.Chart]:
     if axes.has_bound:
         stated = alt.Chart().transform_filter("isValid(datum.bound)")
         rule = stated.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color=SLO_COLOUR)
-        layers.insert(0, rule.encode(x="bound:Q"))
+        layers.insert(0, rule.encode(x=alt.X("bound:Q")))
     return layers

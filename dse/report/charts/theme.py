@@ -1,14 +1,23 @@
 """One visual language: colours that colour-blind readers tell apart, shapes, type, ink and grid."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
-from typing import Any
+from typing import Any, ParamSpec
 
 import altair as alt
 
 from dse.report.layouts import FAMILIES
 
-__all__ = ["COLOURS", "MOST_ABREAST", "SHAPES", "colours", "config", "shapes", "with_legends"]
+__all__ = [
+    "COLOURS",
+    "MOST_ABREAST",
+    "SHAPES",
+    "colours",
+    "config",
+    "shapes",
+    "spec_of",
+    "with_legends",
+]
 
 COLOURS = (
     "#0072B2",
@@ -27,9 +36,22 @@ COLOURS = (
 Each keeps a contrast of 2.2 or more against white and against the dark page.
 """
 
+P = ParamSpec("P")
+
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+
+def spec_of(chart: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+    """The Vega-Lite spec of `chart(*args, **kwargs)`.
+
+    Altair would hold each part of it against the schema as it is made, and the whole again: most of
+    the time of a chart. That the charts keep the schema is tested.
+    """
+    with alt.utils.schemapi.debug_mode(False):
+        spec: dict[str, Any] = chart(*args, **kwargs).to_dict(validate=False)
+    return spec
 
 
 def colours(names: Sequence[str]) -> alt.Scale:
