@@ -10,7 +10,6 @@ from dse.search.dominance import Flags, Matrix, Places, beaten_by, costs
 from dse.search.gather import optimistic
 from dse.search.question import Bound, Question
 
-_PART = 8192
 # Guesses are alike within this distance of their logarithms, and one result there weighs so many
 # times what all others say.
 _ALIKE, _WEIGHT = 0.1, 4.0
@@ -37,30 +36,32 @@ class Guessed:
     able: Flags
 
     @classmethod
-    def of(cls, survivors: pl.DataFrame, places: Places, question: Question) -> "Guessed | None":
-        """The guesses of the first bound that has any."""
-        bound = next((each for each in question.bounds if each.guess is not None), None)
-        if bound is None or bound.guess is None:
-            return None
-        found, strains, whose = [], [], []
-        for start in range(0, len(places), _PART):
-            part = places[start : start + _PART]
-            guess = bound.guess(survivors[part])
-            values = costs(_objectives(guess, survivors[part], question), question.objectives)
-            strain = guess["strain"].fill_null(np.inf).to_numpy()
-            known = np.isfinite(values).all(axis=1) & np.isfinite(strain)
-            found.append(values[known])
-            strains.append(strain[known])
-            whose.append(part[known])
+    def none(cls, question: Question) -> "Guessed":
+        """No guess yet."""
+        width = len(question.objectives)
         return cls(
-            places=np.concatenate(whose),
-            costs=np.vstack(found),
-            strain=np.concatenate(strains),
-            missed=np.empty((0, len(question.objectives))),
-            there=np.empty((0, len(question.objectives))),
+            places=np.empty(0, dtype=np.int64),
+            costs=np.empty((0, width)),
+            strain=np.empty(0),
+            missed=np.empty((0, width)),
+            there=np.empty((0, width)),
             tried=np.empty(0),
             able=np.empty(0, dtype=bool),
         )
+
+    def add(self, survivors: pl.DataFrame, places: Places, question: Question) -> None:
+        """Take in the guesses of the first bound that has any, for `places` beyond those known."""
+        bound = next((each for each in question.bounds if each.guess is not None), None)
+        if bound is None or bound.guess is None:
+            return
+        points = survivors[places]
+        guess = bound.guess(points)
+        values = costs(_objectives(guess, points, question), question.objectives)
+        strain = guess["strain"].fill_null(np.inf).to_numpy()
+        known = np.isfinite(values).all(axis=1) & np.isfinite(strain)
+        self.places = np.append(self.places, places[known])
+        self.costs = np.vstack([self.costs, values[known]])
+        self.strain = np.append(self.strain, strain[known])
 
     def learn(self, places: Places, values: Matrix, able: Flags) -> None:
         """Take in simulated survivors: their costs, and whether they are feasible."""
