@@ -21,7 +21,7 @@ from dse.search.ledger import PROOF_TYPES, Ledger
 from dse.search.question import Answer, Evaluate, Question
 
 METHOD = "bound"
-_PART = 8192
+_PART = 16384
 # Points that climb to a tighter rung at a time: enough for columns to pay, few enough to stay lazy.
 _CLIMB, _LAST_CLIMB = 256, 16
 _CLIMB_SHARE = 20

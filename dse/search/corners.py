@@ -27,7 +27,7 @@ class Corners:
         return cls(np.empty((0, width)), places, np.empty(0), flags)
 
     def add(self, owners: Places, boxes: Matrix, costs: Matrix) -> None:
-        """Take in curves of equal numbers of corners, owner by owner (rising), within their boxes."""
+        """Take in curves of equal numbers of corners, owner by owner (rising), in their boxes."""
         if not len(owners):
             return
         size = len(costs) // len(owners)
