@@ -111,15 +111,16 @@ class _Open:
         self.lag = np.empty((0, width))
         if self.question.bounds:
             self._climb(np.arange(self.n_left), 0)
-        guessed = Guessed.none(self.question)
+        guessed, is_large = Guessed.none(self.question), self.n_left >= _LARGE
         if self.last_rung > 0 and self.question.bounds[1].curve is not None:
             # It knows many points at once: all climb, a part at a time.
             while len(rows := np.flatnonzero(self.rung == 0)[:_PART]):
                 places = self.places[rows]
                 self._climb(rows, 1)
-                # What the bound has worked out of these points serves their guess as well.
-                guessed.add(self.survivors, places, self.question)
-        elif self.n_left >= _LARGE and self.last_rung > 0:
+                if is_large:
+                    # What the bound has worked out of these points serves their guess as well.
+                    guessed.add(self.survivors, places, self.question)
+        elif is_large and self.last_rung > 0:
             for start in range(0, self.n_left, _PART):
                 guessed.add(self.survivors, self.places[start : start + _PART], self.question)
         self.vectors = self.boxes.copy()
