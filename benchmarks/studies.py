@@ -3,7 +3,7 @@
     python benchmarks/studies.py [v3 | wide]
 
 `v3` is the job "DeepSeek-V3 on 32 H200, 4,000 tokens in and 1,000 out, the best layouts under TTFT
-2 s and TPOT 40 ms", prefill and decode together and apart, with a budget of 64 points: its
+2 s and TPOT 40 ms", prefill and decode together and apart, with a budget of 20 points: its
 certificate, which is printed, says what that leaves open. `wide` is the same model on four GPU
 types by three engines, seven contexts and clusters of 8 to 512 GPUs: more than 1e8 candidates. Each
 runs as a user would run it, in a process of its own, without stored results; code is compiled
@@ -42,7 +42,7 @@ workload: {lengths: {uniform: [0.8, 1.0]}, requests: 10 x concurrency}
 load: closed_loop
 slo: {ttft: 2 s, tpot: 40 ms, attainment: 0.9}
 objectives: [output_tok_per_s_per_gpu, tpot_mean]
-search: {method: bound, seeds: 1, tolerance: 2%, budget: 64}
+search: {method: bound, seeds: 1, tolerance: 2%, budget: 20}
 price: {h200-sxm: {usd_per_hour: 2.60 USD/h, source: "assumed for the benchmark"}}
 """
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from dse.cost.kernels import Tier
 from dse.run.chunk import COST, cut
-from dse.run.identity import deployment_facts, deployment_id, physics_of, point_id
+from dse.run.identity import deployment_facts, facts_id, physics_of, point_id
 from dse.run.pool import Pool, in_process
 from dse.run.worker import KEYS, Row, SimulateRows
 from dse.serving.deployment import Deployment
@@ -47,6 +48,7 @@ class Evaluator:
     n_failed: int = field(default=0, init=False)
     _deployment_ids: dict[int, str] = field(default_factory=dict, init=False)
     _physics: dict[int, str] = field(default_factory=dict, init=False)
+    _shares: dict[tuple[Any, ...], float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.work = SimulateRows(
@@ -82,7 +84,12 @@ class Evaluator:
         self.n_simulated += rows.height
         self.n_failed += rows.filter(pl.col("status") != "ok").height
         if SKETCH in rows.columns:
-            self.store.append(_sketches(rows.drop_nulls(SKETCH)), SKETCH)
+            told = rows.drop_nulls(SKETCH)
+            found = [LatencySketch.from_bytes(data) for data in told[SKETCH]]
+            self.store.append(_sketches(told, found), SKETCH)
+            if self.slo is not None:
+                shares = [sketch.attainment(self.slo) for sketch in found]
+                self._shares |= dict(zip(told.select(KEYS).iter_rows(), shares, strict=True))
             rows = rows.drop(SKETCH)
         self.store.append(rows)
         if self.told is not None:
@@ -98,13 +105,10 @@ class Evaluator:
 
     def _point_id(self, row: Row) -> str:
         structure = row["structure"]
-        deployment = self.deployments[structure]
         if structure not in self._deployment_ids:
-            self._deployment_ids[structure] = deployment_id(deployment)
-            text = {
-                "deployment_id": self._deployment_ids[structure],
-                "facts": deployment_facts(deployment),
-            }
+            facts = deployment_facts(self.deployments[structure])
+            self._deployment_ids[structure] = facts_id(facts)
+            text = {"deployment_id": self._deployment_ids[structure], "facts": facts}
             self.store.append(pl.DataFrame([text]), "deployment")
         return point_id(self._deployment_ids[structure], self.workload_of(row))
 
@@ -119,11 +123,13 @@ class Evaluator:
         if keys.is_empty():  # every point of the batch failed: none has a metric
             names = ("slo_attainment", "goodput_req_per_s", "goodput_req_per_s_per_gpu")
             return results.with_columns(pl.lit(None, pl.Float64).alias(name) for name in names)
-        sketches = self.store.results(keys, SKETCH)
-        shares = [_sketch(row).attainment(self.slo) for row in sketches.iter_rows(named=True)]
-        attained = sketches.select(KEYS).with_columns(
-            pl.Series("slo_attainment", shares, dtype=pl.Float64)
-        )
+        unread = keys.filter([key not in self._shares for key in keys.iter_rows()])
+        if not unread.is_empty():
+            for row in self.store.results(unread, SKETCH).iter_rows(named=True):
+                key = tuple(row[name] for name in KEYS)
+                self._shares[key] = _sketch(row).attainment(self.slo)
+        shares = [self._shares.get(key) for key in keys.iter_rows()]
+        attained = keys.with_columns(pl.Series("slo_attainment", shares, dtype=pl.Float64))
         joined = results.join(attained, on=list(KEYS), how="left", maintain_order="left")
         asked = (pl.col("n_requests") + pl.col("n_rejected")) / pl.col("n_requests")
         goodput = pl.col("request_per_s") * asked * pl.col("slo_attainment")
@@ -132,8 +138,7 @@ class Evaluator:
         )
 
 
-def _sketches(rows: pl.DataFrame) -> pl.DataFrame:
-    found = [LatencySketch.from_bytes(data) for data in rows[SKETCH]]
+def _sketches(rows: pl.DataFrame, found: Sequence[LatencySketch]) -> pl.DataFrame:
     codes = pl.List(pl.UInt16)
     return rows.select(KEYS).with_columns(
         *[

@@ -45,7 +45,12 @@ def point_id(deployment: Deployment | str, workload: object, load: object = None
 
 def deployment_id(deployment: Deployment) -> str:
     """32 hexadecimal digits of all that the simulator reads of a deployment."""
-    return digest(facts(deployment), SIZE_BYTES)
+    return facts_id(deployment_facts(deployment))
+
+
+def facts_id(text: str) -> str:
+    """The `deployment_id` of a canonical text (`deployment_facts`)."""
+    return digest(text, SIZE_BYTES)
 
 
 def deployment_facts(deployment: Deployment) -> str:

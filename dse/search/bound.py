@@ -21,7 +21,7 @@ from dse.search.ledger import PROOF_TYPES, Ledger
 from dse.search.question import Answer, Evaluate, Question
 
 METHOD = "bound"
-_PART = 8192
+_PART = 16384
 # Points that climb to a tighter rung at a time: enough for columns to pay, few enough to stay lazy.
 _CLIMB, _LAST_CLIMB = 256, 16
 _CLIMB_SHARE = 20
@@ -111,13 +111,23 @@ class _Open:
         self.lag = np.empty((0, width))
         if self.question.bounds:
             self._climb(np.arange(self.n_left), 0)
+        guessed, is_large = Guessed.none(self.question), self.n_left >= _LARGE
         if self.last_rung > 0 and self.question.bounds[1].curve is not None:
             # It knows many points at once: all climb, a part at a time.
             while len(rows := np.flatnonzero(self.rung == 0)[:_PART]):
+                places = self.places[rows]
                 self._climb(rows, 1)
+                if is_large:
+                    # What the bound has worked out of these points serves their guess as well.
+                    guessed.add(self.survivors, places, self.question)
+        elif is_large and self.last_rung > 0:
+            for start in range(0, self.n_left, _PART):
+                guessed.add(self.survivors, self.places[start : start + _PART], self.question)
+        self.vectors = self.boxes.copy()
+        if self.n_left >= _LARGE and len(guessed.places):
+            self.guessed = guessed
+        else:
             self.drop()
-        if self.n_left >= _LARGE and self.last_rung > 0:
-            self.guessed = Guessed.of(self.survivors, self.places, self.question)
 
     def next_round(self) -> pl.DataFrame:
         """The survivors to simulate next: undominated vectors of the last rung, at most a round.
@@ -130,6 +140,7 @@ class _Open:
             if len(likely):
                 return self.survivors[self.places[likely]]
             self.guessed = None
+            self.drop()
         if not len(self.lag):
             seeds = self._seeds()
             if len(seeds):
@@ -201,12 +212,13 @@ class _Open:
     def drop(self) -> None:
         """Drop every vector that a simulated feasible point beats, and record who."""
         by = beaten_by(self.members, self.boxes, self.question.tolerance)
+        self._record(by >= 0, self.member_points[by[by >= 0]])
+        # Of whose box is left each corner of its curve may be beaten by another member.
         last = self.curves.beat(self.members, self.fresh, self.question.tolerance)
         self.fresh = self.fresh[:0]
-        for place, member in last.items():
-            row = int(np.searchsorted(self.places, place))
-            by[row] = member if by[row] < 0 else by[row]
-        self._record(by >= 0, self.member_points[by[by >= 0]])
+        gone = np.isin(self.places, list(last))
+        whose = [last[place] for place in self.places[gone].tolist()]
+        self._record(gone, self.member_points[np.array(whose, dtype=np.int64)])
         self._lead()
 
     def gap(self) -> float:
@@ -224,8 +236,9 @@ class _Open:
         self.boxes[rows] = np.maximum(self.boxes[rows], costs(found, objectives))
         if bound.curve is not None:
             ends = costs(corners(bound, points, self.question), objectives)
-            self.curves.add(self.places[rows], ends)
-        self.curves.raise_to(self.places[rows], self.boxes[rows])
+            self.curves.add(self.places[rows], self.boxes[rows], ends)
+        else:
+            self.curves.raise_to(self.places[rows], self.boxes[rows])
         self.rung[rows] = rung
         if rung == self.last_rung:
             self.limits.append(found)

@@ -26,16 +26,20 @@ class Corners:
         places, flags = np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
         return cls(np.empty((0, width)), places, np.empty(0), flags)
 
-    def add(self, owners: Places, costs: Matrix) -> None:
-        """Take in curves of equal numbers of corners, owner by owner."""
+    def add(self, owners: Places, boxes: Matrix, costs: Matrix) -> None:
+        """Take in curves of equal numbers of corners, owner by owner (rising), in their boxes."""
         if not len(owners):
             return
-        whose = np.repeat(owners, len(costs) // len(owners))
-        owner = np.append(self.owner, whose)
-        order = np.argsort(owner, kind="stable")
-        self.owner, self.costs = owner[order], np.vstack([self.costs, costs])[order]
-        self.value = np.append(self.value, np.full(len(whose), np.inf))[order]
-        self.is_new = np.append(self.is_new, np.ones(len(whose), dtype=bool))[order]
+        size = len(costs) // len(owners)
+        whose, costs = np.repeat(owners, size), np.maximum(costs, np.repeat(boxes, size, axis=0))
+        is_last = not len(self.owner) or bool(owners[0] > self.owner[-1])
+        self.owner, self.costs = np.append(self.owner, whose), np.vstack([self.costs, costs])
+        self.value = np.append(self.value, np.full(len(whose), np.inf))
+        self.is_new = np.append(self.is_new, np.ones(len(whose), dtype=bool))
+        if not is_last:
+            order = np.argsort(self.owner, kind="stable")
+            self.owner, self.costs = self.owner[order], self.costs[order]
+            self.value, self.is_new = self.value[order], self.is_new[order]
 
     def raise_to(self, owners: Places, boxes: Matrix) -> None:
         """Let no corner of these owners (rising) promise more than its box."""

@@ -48,18 +48,19 @@ def optimistic(bound: Bound, survivors: pl.DataFrame, question: Question) -> pl.
     if survivors.is_empty():  # they may lack the facts that a bound reads
         unbounded = [pl.lit(None, pl.Float64).alias(name) for name in columns]
         return survivors.select("point", *unbounded, hopeless=pl.lit(value=False))
-    viewed = _viewed(bound.of(survivors), survivors, question.objectives)
-    grouped = viewed.group_by("point", maintain_order=True)
-    numeric = [n for n, t in viewed.schema.items() if t.is_numeric() and n not in _LABELS]
-    # What is not known of one replicate is not known of their mean: others may be worse.
-    whole = [(pl.col(name).null_count() == 0, pl.col(name).mean()) for name in numeric]
-    means = grouped.agg(pl.when(known).then(mean) for known, mean in whole)
+    asked = [] if question.hopeless is None else question.hopeless.meta.root_names()
+    read = list(dict.fromkeys([*columns, *asked]))
+    viewed = _viewed(bound.of(survivors), survivors, question.objectives, asked)
+    unknown = [pl.lit(None, pl.Float64).alias(n) for n in read if n not in viewed.columns]
+    means = viewed.with_columns(unknown).select("point", *read)
+    if not means["point"].is_unique().all():
+        # What is not known of one replicate is not known of their mean: others may be worse.
+        whole = [(pl.col(name).null_count() == 0, pl.col(name).mean()) for name in read]
+        grouped = means.group_by("point", maintain_order=True)
+        means = grouped.agg(pl.when(known).then(mean) for known, mean in whole)
     hopeless = pl.lit(value=False)
     if question.hopeless is not None:
         hopeless = question.hopeless.fill_null(value=False)
-        asked = question.hopeless.meta.root_names()
-        unknown = [name for name in dict.fromkeys(asked) if name not in means.columns]
-        means = means.with_columns(pl.lit(None, pl.Float64).alias(name) for name in unknown)
     return means.select("point", *columns, hopeless=hopeless)
 
 
@@ -67,10 +68,7 @@ def corners(bound: Bound, survivors: pl.DataFrame, question: Question) -> pl.Dat
     """`point` and the objectives' bounds at each corner of its curve, in the survivors' order."""
     assert bound.curve is not None
     columns = [each.column for each in question.objectives]
-    # A curve has many rows: what no objective reads is not joined to it.
-    read = {name for each in question.objectives for name in each.needs}
-    known = survivors.select("point", *(name for name in survivors.columns if name in read))
-    found = _viewed(bound.curve(survivors), known, question.objectives)
+    found = _viewed(bound.curve(survivors), survivors, question.objectives)
     return found.select("point", *columns)
 
 
@@ -136,14 +134,21 @@ def tightness(
 
 
 def _viewed(
-    rows: pl.DataFrame, survivors: pl.DataFrame, objectives: Sequence[Objective]
+    rows: pl.DataFrame,
+    survivors: pl.DataFrame,
+    objectives: Sequence[Objective],
+    also: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """Rows with every objective's value; what an objective needs and nobody gives is null."""
+    """Rows with every objective's value, and columns of the survivors that they or `also` name;
+    what an objective needs and nobody gives is null.
+    """
     needed = {name for each in objectives for name in each.needs}
-    beside = [name for name in survivors.columns if name != "point" and name not in rows.columns]
-    joined = rows.join(
-        survivors.select("point", *beside), on="point", how="left", maintain_order="left"
-    )
+    wanted = (needed | set(also)) - {"point", *rows.columns}
+    beside = [name for name in survivors.columns if name in wanted]
+    joined = rows
+    if beside:
+        facts = survivors.select("point", *beside)
+        joined = rows.join(facts, on="point", how="left", maintain_order="left")
     absent = sorted(needed - set(joined.columns))
     filled = joined.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
     return filled.with_columns(each.view() for each in objectives)

@@ -15,6 +15,7 @@ from dse.search.curves import CORNERS, Loops
 from dse.search.envelope import Array
 from dse.search.likely import likely
 from dse.search.loop_cases import SLACK, Cases, CasesOf, Row
+from dse.search.mean_field import MeanField, Steady
 from dse.search.offered import Offered, may_be_late
 from dse.serving.slo import SLO
 from dse.serving.workload import Workload
@@ -101,6 +102,7 @@ class LoopBound:
     _last: tuple[Any, _Worked | None] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        self._mean_field = MeanField()
         self._cases = CasesOf(
             spec_of=self.spec_of,
             workload_of=self.workload_of,
@@ -127,34 +129,41 @@ class LoopBound:
         return _frame(repeated, 0, values)
 
     def guess(self, points: pl.DataFrame, *, measures_burst: bool = True) -> pl.DataFrame:
-        """`point`, `METRICS` as they are likely to be, at the corner of most requests in flight,
-        and `strain` (see `likely`). `measures_burst`: latencies of the loop's start count.
+        """`point`, `METRICS` as they are likely to be (see `mean_field`), and `strain` (see
+        `likely`). `measures_burst`: latencies of the loop's start count.
         """
-        values = self._values(points, 0, CORNERS, keeps=False)
-        fastest = {name: each[:, 0] for name, each in values.items()}
-        burst, worked = np.zeros(points.height), self._last[1] if self._last else None
-        if worked is not None and measures_burst:
-            cases = worked.cases
-            burst[cases.place] = np.minimum(cases.concurrency, cases.n) / cases.n
-        elif not measures_burst:
-            fastest["slo_attainment"] = np.ones(points.height)
-        return _frame(points["point"], 0, likely(points, fastest, self.slo, burst))
+        worked = self._work(points, 0)
+        found = {name: np.full(points.height, np.nan) for name in METRICS}
+        burst, first = np.zeros(points.height), np.full((2, points.height), np.nan)
+        if worked is not None:
+            cases, steady = worked.cases, self._mean_field(worked.cases)
+            for name, each in _even(cases, steady, measures_burst=measures_burst).items():
+                found[name][cases.place] = each
+            first[:, cases.place] = steady.own_s, steady.queue_s
+            if measures_burst:
+                burst[cases.place] = np.minimum(cases.concurrency, cases.n) / cases.n
+        values = likely(points, found, self.slo, burst, (first[0], first[1]))
+        return _frame(points["point"], 0, values)
 
     def _values(
         self, points: pl.DataFrame, replicate: int, n_corners: int, *, keeps: bool
     ) -> dict[str, Array]:
         """The metrics by point and corner; `keeps`: of runs that keep the SLO."""
-        key = (replicate, points["point"].to_numpy().tobytes())
-        if self._last is None or self._last[0] != key:
-            # A box and its curve ask for the same.
-            cases = self._cases(points, replicate)
-            self._last = key, None if cases is None else _Worked.of(cases)
-        worked = self._last[1]
+        worked = self._work(points, replicate)
         found = {name: np.full((points.height, n_corners), np.nan) for name in METRICS}
         if worked is not None:
             for name, each in _metrics(worked, self.slo, n_corners, keeps=keeps).items():
                 found[name][worked.cases.place] = each
         return found
+
+    def _work(self, points: pl.DataFrame, replicate: int) -> _Worked | None:
+        """The cases of the points and their loops; None where nothing is known."""
+        key = (replicate, points["point"].to_numpy().tobytes())
+        if self._last is None or self._last[0] != key:
+            # A box and its curve ask for the same.
+            cases = self._cases(points, replicate)
+            self._last = key, None if cases is None else _Worked.of(cases)
+        return self._last[1]
 
 
 def _metrics(worked: _Worked, slo: SLO | None, n_corners: int, *, keeps: bool) -> dict[str, Array]:
@@ -189,6 +198,23 @@ def _metrics(worked: _Worked, slo: SLO | None, n_corners: int, *, keeps: bool) -
         ),
         "joules_per_output_token": duration_s * cases.idle_watts[:, None] / output,
         "slo_attainment": in_time[:, None],
+    }
+
+
+def _even(cases: Cases, steady: Steady, *, measures_burst: bool) -> dict[str, Array]:
+    """The metrics by case of loops that run evenly."""
+    duration_s = cases.n / steady.per_s
+    if measures_burst:
+        duration_s = duration_s + steady.start_s
+    per_s = 1.0 / duration_s / cases.n_gpus
+    decode_s = steady.step_s * cases.decode_steps
+    return {
+        "output_tok_per_s_per_gpu": cases.output * per_s,
+        "total_tok_per_s_per_gpu": (cases.output + cases.prompts) * per_s,
+        "goodput_req_per_s_per_gpu": cases.n * per_s,
+        "tpot_mean_s": decode_s / np.maximum(cases.output - cases.n, 1.0),
+        "joules_per_output_token": duration_s * cases.idle_watts / cases.output,
+        "slo_attainment": cases.in_time if measures_burst else np.ones(len(cases.n)),
     }
 
 

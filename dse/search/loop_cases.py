@@ -39,12 +39,15 @@ _PROMPTS = ("token_s", "alone_s", "ttft_s", "in_time")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cases:
     """Points in the order of `decode`, an entry a point: `place` is its row, the rest what its part
-    is asked (see `Asked`), what its prompts take at least (see `Prompts`), and how it is put
-    together.
+    is asked (see `Asked`), what its prompts take at least (see `Prompts`) on which of the pools of
+    `prefill`, and how it is put together.
     """
 
     place: Places
     decode: Several
+    prefill: tuple[Rates, ...]
+    by_prefill: Places
+    n_prefill: Array
     n: Array
     concurrency: Array
     output: Array
@@ -213,6 +216,9 @@ class CasesOf:
         return Cases(
             place=place[order],
             decode=Several.of(decode, np.bincount(by_decode)),
+            prefill=tuple(prefill),
+            by_prefill=by_prefill[order],
+            n_prefill=n_first[order] * 1.0,
             n_decode=np.array([s.pools[-1].n_replicas for s in specs])[by_spec] // copies * 1.0,
             is_shared=np.array([len(spec.pools) == 1 for spec in specs])[by_spec],
             n_gpus=np.array([spec.n_gpus for spec in specs])[by_spec] // copies * 1.0,

@@ -1,6 +1,7 @@
 """The compiler of the fast path. Imported by a run, not at start-up: numba takes 0.3 s to load."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar, cast
 
 import numba
@@ -10,6 +11,23 @@ from dse.sim._cache import folder
 F = TypeVar("F", bound=Callable[..., Any])
 
 vars(numba.config)["CACHE_DIR"] = str(folder())
+
+
+def _leave_blas() -> None:
+    """Load what any compiled code needs, but not SciPy's linear algebra: numba imports that to see
+    whether it is there, which is a third of the time to load. Whoever multiplies matrices with
+    numba still has it looked for.
+    """
+    linear: Any = import_module("numba.np.linalg")
+    looks = linear.ensure_blas
+    linear.ensure_blas = lambda: None
+    try:
+        vars(import_module("numba.np.arraymath"))["ensure_blas"] = looks
+    finally:
+        linear.ensure_blas = looks
+
+
+_leave_blas()
 
 # Divisors are never zero, nothing is allocated, and only `entry` is called from Python: leaving out
 # checks, reference counts and wrappers makes compilation several times faster.

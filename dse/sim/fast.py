@@ -214,7 +214,8 @@ def _requests(spec: RunSpec, requests: Requests, keys: Keys) -> Any:
     found["rank_by"], found["successor"] = _rank_by(spec.pools[0], requests), _successors(requests)
     found["key_start"], found["key_count"] = keys.start, keys.count
     if len(spec.pools) > 1:
-        found["transfer_s"] = [spec.transfer_s(tokens) for tokens in requests.isl_tokens.tolist()]
+        lengths, which = np.unique(requests.isl_tokens, return_inverse=True)
+        found["transfer_s"] = np.array([spec.transfer_s(each) for each in lengths.tolist()])[which]
     found["arrival_s"], found["think"] = requests.arrival_s, requests.think_s
     return found
 

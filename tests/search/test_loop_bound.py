@@ -164,7 +164,9 @@ def test_a_decode_pool_that_binds_is_bounded_tightly():
 
 def test_a_curve_is_out_once_each_of_its_corners_is_beaten():
     corners = Corners.none(2)
-    corners.add(np.array([3, 8]), np.array([[0.0, 2.0], [2.0, 0.0], [1.0, 1.0], [4.0, 4.0]]))
+    ends = np.array([[0.0, 2.0], [2.0, 0.0], [1.0, 1.0], [3.0, 4.0]])
+    corners.add(np.array([3, 8]), np.array([[0.0, 0.0], [4.0, 0.0]]), ends)
+    assert corners.costs[2:].tolist() == [[4.0, 1.0], [4.0, 4.0]]
     first = np.array([[0.5, 1.0]])
     assert corners.beat(first, first, 0.0) == {8: 0}
     assert corners.owner.tolist() == [3, 3]
