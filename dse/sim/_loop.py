@@ -345,9 +345,9 @@ def start(f: Any, st: Loop, tb: Curves, e: int, now: float) -> None:
 
 
 @jit
-def has_room(f: Any, st: Loop, t: int) -> bool:
-    """Whether a rank surely held all KV in the step that ends."""
-    tokens, requests = 0, 0
+def has_room(f: Any, st: Loop, t: int, s_ends: int, steps: int) -> bool:
+    """Whether a rank surely held all KV in the last of the `steps` that a slot ends."""
+    tokens, requests = st.ts[t, s_ends].n_running * (steps - 1), 0
     for s in range(f.pp):
         slot = st.ts[t, s]
         tokens += slot.base + slot.n_running * slot.clock + slot.prompts
@@ -407,7 +407,7 @@ def end_step(f: Any, st: Loop, e: int, s: int, now: float) -> None:
     st.rp[e].dirty = True
     low = f.first_target + (e - f.first_replica) * f.dp
     for t in range(low, low + f.dp):
-        if not has_room(f, st, t):
+        if not has_room(f, st, t, s, steps):
             st.tot[0].is_open = True
         if st.ts[t, s].n_decode > 0 and (f.pool == 0 or st.ts[t, s].done < 0):
             end_decoding(f, st, t, s, steps, now)

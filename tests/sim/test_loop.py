@@ -127,18 +127,29 @@ def test_no_run_with_room_is_refused(layout, scheduler, apart):
     check(*replayed(deployment, workload))
 
 
-def test_short_kv_and_what_rounding_would_decide_are_refused():
+@pytest.mark.parametrize("scheduler", ["chunked_prefill", "prefill_first"])
+def test_a_run_whose_kv_falls_short_is_refused(scheduler):
+    """At any size of the pool: requests grow long after the last one was admitted."""
     workload = Workload(
-        arrivals=ClosedLoop(concurrency=32),
-        n_requests=64,
-        isl=Constant(n_tokens=200),
-        osl=Constant(n_tokens=200),
+        arrivals=ClosedLoop(concurrency=8),
+        n_requests=16,
+        isl=Constant(n_tokens=20),
+        osl=Uniform(low_tokens=250, high_tokens=300),
     )
-    tight = worlds.deployment(worlds.tiny(), kv_pool_bytes=400e3)
-    spec = compile_run(tight, "roofline")
-    assert is_simple(spec)
-    assert simulate(tight, workload, spec=spec).to_row()["n_preemptions"] > 0
-    assert replayed(tight, workload) is None
+    engine = worlds.engine(scheduler=SCHEDULERS[scheduler]())
+    refused = []
+    for blocks in range(30, 230, 4):
+        short = worlds.deployment(worlds.tiny(), by=engine)
+        one = compile_run(short, "roofline").pools[0].kv
+        bytes_each = one.curve.request_bytes(one.block_tokens)
+        short = replace(short, kv_pool_bytes=blocks * bytes_each)
+        both = replayed(short, workload)
+        refused.append(both is None)
+        if both is not None:
+            check(*both)
+    assert refused[0]
+    assert not refused[-1]
+    assert refused == sorted(refused, reverse=True)
 
 
 def test_priorities_caches_and_drafts_are_not_simple():
