@@ -5,56 +5,13 @@ calendar of last tokens, not a list; nobody counts blocks, energy or gaps betwee
 sums of the same terms in the same order.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from dse.cost.tally import GROUP, HEAD, TOKEN
-from dse.sim._jit import entry, inline, jit
-from dse.sim._price import cell, computed_tokens, exposed, read, sheet
-from dse.sim._run import INFINITY, pop_due, push_due
+from dse.sim._jit import entry, jit
+from dse.sim._loop_plan import NOBODY, Loop, decode_from_now, join, plan
+from dse.sim._loop_price import INFINITY, decode_on, note_near, step_seconds
+from dse.sim._run import pop_due, push_due
 from dse.sim._state import Curves
-
-NOBODY = -1
-# Times that differ by less than rounding might: what comes first is then not known.
-NEAR = 2e-11
-
-
-class Loop(NamedTuple):
-    """`rq[r]` requests, `tg[t]` ranks, `ts[t, s]` what runs on their slots, `ends[t, s, step mod
-    width]` who has the last token in which decode step of a slot, `rp[e]` replicas, `es[e, s]`
-    steps in flight, `due[i]` arrivals, `tot[pool]` sums, as in `dse.sim._state.State`, and
-    `cell[t, stage]` the seconds of a rank's prompts and its line of the decode table.
-    """
-
-    rq: Any
-    tg: Any
-    ts: Any
-    ends: Any
-    rp: Any
-    es: Any
-    due: Any
-    tot: Any
-    cell: Any
-
-
-@jit
-def join(st: Loop, t: int, r: int) -> None:
-    """Put a request last in line on a rank."""
-    st.rq[r].after = NOBODY
-    if st.tg[t].n_waiting == 0:
-        st.tg[t].head = r
-    else:
-        st.rq[st.tg[t].tail].after = r
-    st.tg[t].tail = r
-    st.tg[t].n_waiting += 1
-
-
-@jit
-def leave_line(st: Loop, t: int) -> int:
-    """Take the first in line."""
-    r = st.tg[t].head
-    st.tg[t].head = st.rq[r].after
-    st.tg[t].n_waiting -= 1
-    return int(r)
 
 
 @jit
@@ -65,231 +22,6 @@ def ask_next(f: Any, st: Loop, now: float) -> None:
         st.tot[0].next_root += 1
         st.rq[r].asked = now
         push_due(st, r, now + f.arrival_s, 0)
-
-
-@jit
-def line_up(st: Loop, t: int, s: int, r: int) -> None:
-    """Put a request among those that are done with their first step on a slot."""
-    st.rq[r].after = NOBODY
-    if st.ts[t, s].done < 0:
-        st.ts[t, s].done = r
-    else:
-        st.rq[st.ts[t, s].done_last].after = r
-    st.ts[t, s].done_last = r
-
-
-@jit
-def decode_from_now(st: Loop, t: int, s: int, r: int, had: int) -> None:
-    """Let a request that `had` so many decode steps go on in its slot from the next step on."""
-    begun = st.ts[t, s].clock - had
-    place = (begun + st.rq[r].osl - 2) % st.ends.shape[2]
-    st.rq[r].after = st.ends[t, s, place]
-    st.ends[t, s, place] = r
-    st.ts[t, s].n_running += 1
-    st.ts[t, s].base += st.rq[r].isl + 1 - begun
-
-
-@jit
-def seats(f: Any, st: Loop, t: int, s: int, running: int) -> int:
-    """Requests that a micro-batch may hold (`dse.sim._plan.seats`)."""
-    if f.pp == 1:
-        return int(f.max_seqs)
-    total = st.tg[t].n_waiting
-    for slot in range(f.pp):
-        total += st.ts[t, slot].n_running + st.ts[t, slot].n_prompts
-    return int(max(min(-(-total // f.pp), -(-f.max_seqs // f.pp)), running))
-
-
-@jit
-def prefill(f: Any, st: Loop, tb: Curves, t: int, s: int) -> None:
-    """Fill the budget that decoding leaves with prompts: those that are through stand in `done`."""
-    slot = st.ts[t, s]
-    left = f.max_tokens - (0 if not f.chunked else slot.n_running)
-    running = slot.n_running + slot.n_prompts
-    most = seats(f, st, t, s, running)
-    if slot.partial >= 0 and left > 0:
-        # It is counted again with its chunk.
-        slot.prompts = slot.n_prompts = 0
-    while left > 0:
-        if slot.partial < 0:
-            if st.tg[t].n_waiting == 0 or running >= most:
-                return
-            if not f.chunked and slot.n_chunks > 0 and st.rq[st.tg[t].head].isl > left:
-                return
-            slot.partial = leave_line(st, t)
-            running += 1
-        r = slot.partial
-        cached = st.rq[r].cached
-        size = st.rq[r].isl - cached
-        if f.chunked:
-            size = min(size, left)
-        for stage in range(len(tb.stage_count)):
-            z = tb.prefill[stage]
-            least = z[0, 0]
-            added = sheet(size, cached, tb.chunk, tb.context, z) - least
-            st.cell[t, stage].prompts_s += added if slot.n_chunks > 0 else least + added
-        left -= size
-        slot.new += size
-        slot.n_chunks += 1
-        slot.n_prompts += 1
-        slot.prompts += st.rq[r].isl
-        st.rq[r].cached = cached + size
-        if st.rq[r].cached == st.rq[r].isl:
-            line_up(st, t, s, r)
-            slot.partial = NOBODY
-
-
-@jit
-def admit(f: Any, st: Loop, t: int, s: int) -> None:
-    """Let requests whose prompts another pool computed decode, while there are places.
-
-    Where who is admitted goes first the others pause for a step: those admitted stand in `done`.
-    """
-    slot = st.ts[t, s]
-    most, running = seats(f, st, t, s, slot.n_running), slot.n_running
-    left = f.max_tokens - (slot.n_running if f.chunked else 0)
-    while left > 0 and st.tg[t].n_waiting > 0 and running < most:
-        r = leave_line(st, t)
-        left, running = left - 1, running + 1
-        if f.chunked:
-            decode_from_now(st, t, s, r, 0)
-        else:
-            line_up(st, t, s, r)
-            slot.n_prompts += 1
-            slot.prompts += st.rq[r].isl + 1
-
-
-@jit
-def plan(f: Any, st: Loop, tb: Curves, t: int, s: int) -> int:
-    """Form the batch of one slot on one rank; returns its requests."""
-    slot = st.ts[t, s]
-    slot.new = slot.n_chunks = 0
-    for stage in range(len(tb.stage_count)):
-        st.cell[t, stage].prompts_s = 0.0
-    if slot.n_running > f.max_tokens:
-        st.tot[0].is_open = True
-    if f.pool > 0:
-        admit(f, st, t, s)
-    else:
-        prefill(f, st, tb, t, s)
-    slot.n_decode = slot.n_running if f.chunked or slot.done < 0 else 0
-    slot.context = slot.base + slot.n_running * slot.clock
-    if f.pool > 0 and slot.done >= 0:
-        slot.n_decode, slot.context = slot.n_prompts, slot.prompts
-    return int(slot.n_decode + slot.n_chunks)
-
-
-@jit
-def host_of(f: Any, st: Loop, low: int, s: int) -> float:
-    """Seconds of the host for the busiest of a replica's ranks."""
-    most = 0.0
-    for t in range(low, low + f.dp):
-        slot = st.ts[t, s]
-        spent = f.step_s + f.request_s * (slot.n_decode + slot.n_chunks)
-        most = max(most, spent + f.prefill_token_s * slot.new)
-    return most
-
-
-@jit
-def rank_seconds(f: Any, st: Loop, tb: Curves, stage: int, t: int, s: int) -> float:
-    """Seconds of one rank's share of a step on one stage."""
-    slot = st.ts[t, s]
-    n = slot.n_decode
-    found = read(tb, TOKEN, stage, computed_tokens(f, n, slot.new, slot.n_chunks))
-    found += read(tb, HEAD, stage, n + slot.n_chunks)
-    if n > 0:
-        mean = slot.context / n
-        found += sheet(n, mean, tb.seqs, tb.context, tb.decode[stage])
-    return found + float(st.cell[t, stage].prompts_s)
-
-
-@jit
-def step_seconds(f: Any, st: Loop, tb: Curves, low: int, s: int) -> tuple[float, float]:
-    """Occupancy and latency of a step of ranks `low` on."""
-    m_group, launch_s, gap = 0, 0.0, 0.0
-    for t in range(low, low + f.dp):
-        slot = st.ts[t, s]
-        if slot.n_chunks > 0:
-            launch_s, gap = f.launch_s, f.prefill_gap
-        m_group += computed_tokens(f, slot.n_decode, slot.new, slot.n_chunks)
-    slowest, total = 0.0, 0.0
-    for stage in range(len(tb.stage_count)):
-        local = rank_seconds(f, st, tb, stage, low, s)
-        for t in range(low + 1, low + f.dp):
-            local = max(local, rank_seconds(f, st, tb, stage, t, s))
-        local += read(tb, GROUP, stage, m_group)
-        slowest = max(slowest, local)
-        total += tb.stage_count[stage] * local
-    added = exposed(f, slowest, host_of(f, st, low, s), launch_s, gap)
-    return slowest + added, total + added
-
-
-@jit
-def enter_cell(st: Loop, tb: Curves, t: int, n: int, y: float) -> None:
-    """The line of the decode table on the only stage where `n` requests have mean context `y`."""
-    row, left = cell(n, tb.seqs), cell(y, tb.context)
-    share = (n - tb.seqs[row]) / (tb.seqs[row + 1] - tb.seqs[row])
-    z, line = tb.decode[0], st.cell[t, 0]
-    after = z[row, left + 1] + share * (z[row + 1, left + 1] - z[row, left + 1])
-    line.at = z[row, left] + share * (z[row + 1, left] - z[row, left])
-    line.slope = (after - line.at) / (tb.context[left + 1] - tb.context[left])
-    line.start = tb.context[left]
-    line.end = tb.context[left + 1] if left < len(tb.context) - 2 else INFINITY
-
-
-@inline
-def decode_seconds(st: Loop, tb: Curves, t: int) -> float:
-    """Seconds of a rank that only decodes, at its present context."""
-    n = st.ts[t, 0].n_decode
-    if n == 0:
-        return float(st.cell[t, 0].rest)
-    y = st.tg[t].context / n
-    if y >= st.cell[t, 0].end:
-        enter_cell(st, tb, t, n, y)
-    line = st.cell[t, 0]
-    return float(line.rest + (line.at + (y - line.start) * line.slope))
-
-
-@jit
-def decode_on(
-    f: Any, st: Loop, tb: Curves, low: int, now: float, until: float
-) -> tuple[int, float]:
-    """Steps of ranks in lock-step that only decode, until somebody has the last token or one does
-    not begin before `until`; returns how many, and when the last ends.
-    """
-    tokens, width = 0, st.ends.shape[2]
-    for t in range(low, low + f.dp):
-        slot = st.ts[t, 0]
-        n = slot.n_decode
-        m = computed_tokens(f, n, 0, 0)
-        tokens += m
-        st.tg[t].context = slot.context
-        st.cell[t, 0].rest = read(tb, TOKEN, 0, m) + read(tb, HEAD, 0, n)
-        if n > 0:
-            enter_cell(st, tb, t, n, st.tg[t].context / n)
-    group, host_s, steps, going_on = read(tb, GROUP, 0, tokens), host_of(f, st, low, 0), 0, True
-    while going_on:
-        local = decode_seconds(st, tb, low)
-        for t in range(low + 1, low + f.dp):
-            local = max(local, decode_seconds(st, tb, t))
-        local += group
-        now += local + exposed(f, local, host_s, 0.0, 0.0)
-        for t in range(low, low + f.dp):
-            n = st.ts[t, 0].n_decode
-            st.tg[t].context += n
-            if n > 0 and st.ends[t, 0, (st.ts[t, 0].clock + steps) % width] >= 0:
-                going_on = False
-        steps += 1
-        note_near(st, now, until)
-        going_on = going_on and now < until
-    return steps, now
-
-
-@inline
-def note_near(st: Loop, one: float, other: float) -> None:
-    """Leave the run open if rounding decides which of two times is first."""
-    if one != other and abs(one - other) <= NEAR * one:
-        st.tot[0].is_open = True
 
 
 @jit
@@ -440,7 +172,11 @@ def next_event(st: Loop, e: int, s: int) -> float:
         for other in range(len(st.rp)):
             note_near(st, now, st.rp[other].wake_s)
             for slot in range(st.es.shape[1]):
-                note_near(st, now, st.es[other, slot].end_s)
+                end_s = st.es[other, slot].end_s
+                note_near(st, now, end_s)
+                if other != e and end_s == now and st.es[e, s].end_s == now:
+                    # Leaps of the simulator round otherwise: it may not see them end at once.
+                    st.tot[0].is_open = True
     return float(now)
 
 

@@ -84,6 +84,7 @@ def closed_loop(spec: RunSpec, isl: Array, osl: Array, concurrency: int) -> Late
     `spec` is simple, and its engines accept the requests.
     """
     from dse.sim import _loop
+    from dse.sim._loop_plan import Loop
 
     n, pools = len(isl), spec.pools
     n_slots = max(pool.pp for pool in pools)
@@ -98,7 +99,7 @@ def closed_loop(spec: RunSpec, isl: Array, osl: Array, concurrency: int) -> Late
     slots["partial"] = slots["done"] = -1
     flights = np.zeros((len(replicas), n_slots), dtype=_FLIGHT)
     flights["end_s"] = np.inf
-    state = _loop.Loop(
+    state = Loop(
         rq=requests,
         tg=np.zeros(n_ranks, dtype=_RANK),
         ts=slots,
