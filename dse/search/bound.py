@@ -186,7 +186,9 @@ class _Open:
 
     def settle(self, found: pl.DataFrame) -> None:
         """Take simulated points out, and the feasible ones in among those that may beat others."""
-        able = found.filter("feasible")
+        # What is unknown, as a price may be, beats nobody; costs count it as the best there is.
+        columns = [pl.col(each.column).cast(pl.Float64) for each in self.question.objectives]
+        able = found.filter("feasible", *(each.is_not_nan() for each in columns))
         values = costs(able, self.question.objectives)
         known = self._places_of(found)
         here = np.isin(self.places, known)

@@ -1,7 +1,8 @@
 """The engine bound: no simulation of a point is better, by the simulator's own times.
 
-In a closed loop with room for all, the schedule does not depend on how long its steps take: it is
-laid out once and priced for each deployment (`schedule`, `priced`), and the bound is tight.
+In a closed loop with room for all, who computes what in which step follows from order and from the
+times of steps alone: the run is replayed without its blocks, energy and percentiles, for a small
+part of what a simulation takes (`dse.sim.loop`), and the bound is the result but for rounding.
 
 Elsewhere the schedule is ideal: batches always full, prompts cut only where the token budget cuts
 them, KV reads exactly those of the realised requests, nothing queues but what the load itself
@@ -28,15 +29,14 @@ from dse.search.loop_bound import RUNG as LOOP_RUNG
 from dse.search.loop_bound import LoopBound
 from dse.search.offered import Offered, attainment_at_most
 from dse.search.prefix import most_on_time
-from dse.search.priced import Latencies, likely_missed, price, terms_of
 from dse.search.question import Bound
-from dse.search.schedule import Schedule, Terms, schedule
 from dse.search.steps import Line, Steps
 from dse.search.work import Case, busy_s, first_tokens_s, one_of_equals, queueing_s, served_in_time
 from dse.serving.deployment import Deployment
 from dse.serving.slo import SLO
 from dse.serving.workload import Workload
 from dse.sim import RunSpec, compile_run
+from dse.sim.loop import Latencies, closed_loop, is_simple
 
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
@@ -56,14 +56,13 @@ METRICS = (
 _SCHEMA = pl.Schema(
     [("point", pl.UInt64), ("replicate", pl.Int32), *((name, pl.Float64) for name in METRICS)]
 )
-# Beyond so many requests × ranks a schedule takes longer to lay out than it saves.
-MOST_CELLS = 30_000
-# Cells of schedules, numbers of requests and compiled structures that are kept at hand.
-_KEPT_CELLS, _KEPT_REQUESTS, _KEPT_SPECS = 4_000_000, 2_000_000, 4096
+# Numbers of requests and compiled structures that are kept at hand.
+_KEPT_REQUESTS, _KEPT_SPECS = 2_000_000, 4096
 # Bounds of runs: each result is compared with its own, which was known before it was simulated.
 _KEPT_BOUNDS = 100_000
 # Attainment is read from a sketch of latencies, whose codes are rounded by half of 0.034%.
 SKETCH_ROUNDING = 2e-4
+_NO_SLO = SLO(attainment=0.0)
 
 
 @dataclass(kw_only=True)
@@ -83,11 +82,10 @@ class EngineBound:
     _offered: dict[Key, Offered | None] = field(default_factory=dict, init=False)
     _known: dict[Key, tuple[float | None, ...] | None] = field(default_factory=dict, init=False)
     _proofs: dict[Key, float] = field(default_factory=dict, init=False)
-    _schedules: dict[Key, Schedule | None] = field(default_factory=dict, init=False)
 
     def bounds(self) -> tuple[Bound, ...]:
         """Three rungs of a question: what a closed loop trades, for many points at once; by
-        conservation of work; with the schedule laid out.
+        conservation of work; with the run replayed.
         """
         loop = LoopBound(
             spec_of=self._spec,
@@ -106,10 +104,10 @@ class EngineBound:
 
     def __call__(self, points: pl.DataFrame) -> pl.DataFrame:
         """`point`, `replicate` and `METRICS`; null where nothing is proved."""
-        return self._frame(points, is_laid_out=True)
+        return self._frame(points, is_replayed=True)
 
     def _by_work(self, points: pl.DataFrame) -> pl.DataFrame:
-        return self._frame(points, is_laid_out=False)
+        return self._frame(points, is_replayed=False)
 
     def _guess(self, loop: LoopBound, whole: LoopBound, points: pl.DataFrame) -> pl.DataFrame:
         """Likely metrics; where a run's start is not measured `loop` proves nothing, and `whole`
@@ -128,46 +126,46 @@ class EngineBound:
 
     def _unproven(self, points: pl.DataFrame) -> pl.DataFrame:
         """The same without what shorter runs prove of attainment, which no objective reads."""
-        return self._frame(points, is_laid_out=True, proves=False)
+        return self._frame(points, is_replayed=True, proves=False)
 
     def _frame(
-        self, points: pl.DataFrame, *, is_laid_out: bool, proves: bool = True
+        self, points: pl.DataFrame, *, is_replayed: bool, proves: bool = True
     ) -> pl.DataFrame:
         rows = [
             found
             for row in points.iter_rows(named=True)
-            for found in self._rows(row, is_laid_out, proves)
+            for found in self._rows(row, is_replayed, proves)
         ]
         return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
-    def _rows(self, row: Row, is_laid_out: bool, proves: bool) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, row: Row, is_replayed: bool, proves: bool) -> Iterator[tuple[Any, ...]]:
         workload, structure = self.workload_of(row), row["structure"]
         for replicate in range(self.replicates):
-            found = self._of_run(structure, workload, replicate, is_laid_out=is_laid_out)
+            found = self._of_run(structure, workload, replicate, is_replayed=is_replayed)
             if found is None:
                 found = self._short(structure, workload, replicate, proves=proves)
             yield row["point"], replicate, *found
 
     def _of_run(
-        self, structure: int, workload: Workload, replicate: int, *, is_laid_out: bool
+        self, structure: int, workload: Workload, replicate: int, *, is_replayed: bool
     ) -> tuple[float | None, ...] | None:
-        """The bounds of `METRICS` of one run; None where no schedule can be laid out."""
-        key = (structure, workload, replicate, is_laid_out)
+        """The bounds of `METRICS` of one run; None where it cannot be replayed."""
+        key = (structure, workload, replicate, is_replayed)
         if key not in self._known:
             if len(self._known) >= _KEPT_BOUNDS:
                 self._known.clear()
-            self._known[key] = self._values(structure, workload, replicate, is_laid_out)
+            self._known[key] = self._values(structure, workload, replicate, is_replayed)
         return self._known[key]
 
     def _values(
-        self, structure: int, workload: Workload, replicate: int, is_laid_out: bool
+        self, structure: int, workload: Workload, replicate: int, is_replayed: bool
     ) -> tuple[float | None, ...] | None:
         spec, offered = self._spec(structure), self._asked((workload, replicate))
         found = None
-        if spec is not None and offered is not None and not is_laid_out:
+        if spec is not None and offered is not None and not is_replayed:
             found = floors(spec, offered, self.slo)
         elif spec is not None and offered is not None:
-            found = self._laid_out(spec, offered, (workload, replicate))
+            found = replayed(spec, offered, self.slo)
             if found is None:
                 return None
         return tuple(found.get(name) if found else None for name in METRICS)
@@ -176,7 +174,7 @@ class EngineBound:
         self, structure: int, workload: Workload, replicate: int, *, proves: bool
     ) -> tuple[Any, ...]:
         """What the rung before said, and what a shorter run proves if it is asked to."""
-        known = self._of_run(structure, workload, replicate, is_laid_out=False)
+        known = self._of_run(structure, workload, replicate, is_replayed=False)
         assert known is not None
         spec, offered = self._spec(structure), self._asked((workload, replicate))
         place = METRICS.index("slo_attainment")
@@ -193,16 +191,6 @@ class EngineBound:
             deployment = self.deployments[structure]
             self._proofs[key] = most_on_time(deployment, spec, asked, offered, self.slo)
         return (*known[:place], min(box, self._proofs[key]), *known[place + 1 :])
-
-    def _laid_out(self, spec: RunSpec, offered: Offered, key: Key) -> dict[str, float] | None:
-        def laid_out(part: Offered, terms: Terms) -> Schedule | None:
-            whole = (*key, offered.n // part.n, terms)
-            if whole not in self._schedules:
-                self._schedules[whole] = schedule(part.isl, part.osl, terms)
-                _forget(self._schedules, _KEPT_CELLS)
-            return self._schedules[whole]
-
-        return scheduled(spec, offered, self.slo, laid_out)
 
     def _spec(self, structure: int) -> RunSpec | None:
         if structure not in self._specs:
@@ -236,21 +224,19 @@ def _forget(kept: dict[Key, Any], most: int) -> None:
         total -= dropped.size if dropped is not None else 0
 
 
-def scheduled(
-    spec: RunSpec,
-    offered: Offered,
-    slo: SLO | None,
-    laid_out: Callable[[Offered, Terms], Schedule | None],
-) -> dict[str, float] | None:
-    """Metrics of one run under its schedule, which `laid_out` gives for a load; None where the
-    engine refuses some requests, or the schedule depends on times.
+def replayed(spec: RunSpec, offered: Offered, slo: SLO | None) -> dict[str, float] | None:
+    """Metrics of one run as they are; None where the engine refuses some requests, or the run
+    cannot be replayed.
     """
     if not spec.admits(int(offered.isl.max()), int(offered.osl.max())):
         return None
     spec, offered = one_of_equals(spec, offered)
-    exact = _exact(spec, offered, laid_out)
-    asked = slo or SLO(attainment=0.0)
-    return None if exact is None else _of_latencies(spec, offered, exact, asked)
+    is_known = offered.concurrency > 0 and offered.is_plain and offered.means_cover_all
+    has_prefix = bool((offered.new < offered.isl).any())
+    if not is_known or has_prefix or not is_simple(spec):
+        return None
+    found = closed_loop(spec, offered.isl, offered.osl, offered.concurrency)
+    return None if found is None else _of_latencies(spec, offered, found, slo or _NO_SLO)
 
 
 def floors(spec: RunSpec, offered: Offered, slo: SLO | None) -> dict[str, float] | None:
@@ -260,7 +246,7 @@ def floors(spec: RunSpec, offered: Offered, slo: SLO | None) -> dict[str, float]
     if not spec.admits(int(offered.isl.max()), int(offered.osl.max())):
         return None
     spec, offered = one_of_equals(spec, offered)
-    asked = slo or SLO(attainment=0.0)
+    asked = slo or _NO_SLO
     q = spec.pools[-1].limits.q_tokens
     contexts = (float(offered.isl.min()) + 1.0, float((offered.isl + offered.osl).max()) + q)
     cases = [Case.of(pool, offered) for pool in spec.pools]
@@ -286,27 +272,6 @@ def floors(spec: RunSpec, offered: Offered, slo: SLO | None) -> dict[str, float]
         most = min(good, 1.0 - late) * offered.n
         found["slo_attainment"] = attainment_at_most(most, offered.n)
     return found
-
-
-def _exact(
-    spec: RunSpec, offered: Offered, laid_out: Callable[[Offered, Terms], Schedule | None]
-) -> Latencies | None:
-    """The latencies of the schedule, where it does not depend on times."""
-    terms = terms_of(spec, offered.concurrency, is_plain=offered.is_plain)
-    has_prefix = bool((offered.new < offered.isl).any())
-    if terms is None or has_prefix or not offered.means_cover_all or _is_long(spec, offered):
-        return None
-    pool, longest = spec.pools[0], int((offered.isl + offered.osl).max())
-    for missed in likely_missed(pool, offered):
-        found = laid_out(offered, replace(terms, missed=missed))
-        priced = price(found, pool, longest) if found is not None else None
-        if priced is not None:
-            return priced
-    return None
-
-
-def _is_long(spec: RunSpec, offered: Offered) -> bool:
-    return offered.n * spec.pools[0].dp > MOST_CELLS
 
 
 def _of_latencies(spec: RunSpec, offered: Offered, found: Latencies, slo: SLO) -> dict[str, float]:

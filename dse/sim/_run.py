@@ -18,7 +18,7 @@ GOLDEN, MIXER = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
 
 
 @jit
-def is_before(st: State, a: int, b: int) -> bool:
+def is_before(st: Any, a: int, b: int) -> bool:
     """Whether entry `a` of the arrivals heap comes before `b`."""
     if st.due[a].time != st.due[b].time:
         return bool(st.due[a].time < st.due[b].time)
@@ -26,7 +26,7 @@ def is_before(st: State, a: int, b: int) -> bool:
 
 
 @jit
-def swap(st: State, a: int, b: int) -> None:
+def swap(st: Any, a: int, b: int) -> None:
     """Exchange two entries of the arrivals heap."""
     st.due[a].time, st.due[b].time = st.due[b].time, st.due[a].time
     st.due[a].seq, st.due[b].seq = st.due[b].seq, st.due[a].seq
@@ -42,7 +42,7 @@ def ask(f: Any, st: State, r: int, time: float) -> None:
 
 
 @jit
-def push_due(st: State, r: int, time: float, pool: int) -> None:
+def push_due(st: Any, r: int, time: float, pool: int) -> None:
     """A request will reach `pool` at `time`."""
     i = st.tot[0].n_due
     st.due[i].time, st.due[i].seq, st.due[i].request = time, st.tot[0].n_seq, r
@@ -55,7 +55,7 @@ def push_due(st: State, r: int, time: float, pool: int) -> None:
 
 
 @jit
-def pop_due(st: State) -> int:
+def pop_due(st: Any) -> int:
     """The next request to reach the engine."""
     r = st.due[0].request
     st.tot[0].n_due -= 1

@@ -67,7 +67,7 @@ def run_fast(spec: RunSpec, requests: Requests) -> Outcome:
     state = _state(spec, requests, keys)
     tallies = [Tally.empty(pool.cost.grid) for pool in spec.pools]
     first, last = spec.pools[0].cost, spec.pools[-1].cost
-    _run.run(fixed, state, _curves(first), tallies[0].arrays, _curves(last), tallies[-1].arrays)
+    _run.run(fixed, state, curves(first), tallies[0].arrays, curves(last), tallies[-1].arrays)
     done, n_done = state.rq, int(state.tot[0]["n_done"])
     if n_done != len(requests):
         lost = len(requests) - n_done
@@ -104,7 +104,7 @@ def _totals(sums: Any, gaps: Any, tally: Tally) -> Totals:
     )
 
 
-def _curves(cost: StepCost) -> Any:
+def curves(cost: StepCost) -> Any:
     """The tables of a pool in few arrays."""
     from dse.sim._state import Curves
 

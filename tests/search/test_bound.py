@@ -208,6 +208,30 @@ def test_only_feasible_points_prove_anything():
     assert found.proofs["dominated_by"].null_count() > 0
 
 
+def test_an_unknown_value_beats_nobody():
+    """A point without a price, say: it is simulated and stands on no front."""
+    world = World(120, seed=3, broken=frozenset())
+    exact = METHODS["exhaustive"](world.survivors, world.evaluate, world.question()).front
+    priceless = exact["point"][exact.height // 2]
+    unknown = pl.col("point") == priceless
+
+    def hide(rows):
+        rate = pl.col("output_tok_per_s_per_gpu")
+        return rows.with_columns(pl.when(~unknown).then(rate))
+
+    bounds = tuple(
+        Bound(rung=each.rung, of=lambda points, of=each.of: hide(of(points)))
+        for each in world.bounds()
+    )
+    asked = replace(world.question(), bounds=bounds, tolerance=0.0)
+    evaluate = lambda points: hide(world.evaluate(points))  # noqa: E731
+    every = METHODS["exhaustive"](world.survivors, evaluate, asked)
+    found = METHODS["bound"](world.survivors, evaluate, asked)
+    assert priceless in found.frame["point"]
+    assert set(found.front["point"]) == set(every.front["point"])
+    assert found.n_simulated < world.survivors.height
+
+
 def test_nothing_feasible_is_an_empty_front():
     world = World(n=30)
     question = world.question(feasible=pl.col("tpot_mean_s") < 0)

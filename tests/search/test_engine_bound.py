@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from dse.base.errors import DseError
 from dse.model.ffn import Routing
-from dse.search.engine_bound import METRICS, floors, scheduled
+from dse.search.engine_bound import METRICS, floors, replayed
 from dse.search.offered import Offered
-from dse.search.schedule import schedule
 from dse.serving.arrivals import AllAtOnce, ClosedLoop, Gamma, Poisson
 from dse.serving.deployment import Pool, SpeculativeDecoding
 from dse.serving.engine import EngineHost
@@ -115,10 +114,6 @@ def deployments(draw):
     return found
 
 
-def laid_out(offered, terms):
-    return schedule(offered.isl, offered.osl, terms)
-
-
 def check(deployment, workload, seed=0):
     """Compare a simulation with its bound; returns result ÷ bound by metric, 1 or worse."""
     spec = compile_run(deployment, "roofline")
@@ -126,7 +121,7 @@ def check(deployment, workload, seed=0):
     found = simulate(deployment, workload, seed, spec=spec)
     # Bounds that about half of the requests keep: where attainment is neither 0 nor 1.
     slo = SLO(ttft_s=found.ttft.p50, tpot_s=found.tpot.p90, attainment=0.9)
-    limits = scheduled(spec, offered, slo, laid_out) or floors(spec, offered, slo)
+    limits = replayed(spec, offered, slo) or floors(spec, offered, slo)
     if limits is None:
         return {}
     row = found.to_row() | {"slo_attainment": found.slo_attainment(slo)}
@@ -158,53 +153,6 @@ def test_no_simulation_beats_its_bound(deployment, workload, seed):
         assume(False)
 
 
-plain_lengths = st.one_of(
-    st.builds(Constant, n_tokens=st.integers(1, 300)),
-    st.builds(Uniform, low_tokens=st.integers(1, 60), high_tokens=st.integers(60, 200)),
-)
-
-
-@settings(max_examples=25)
-@given(
-    models,
-    st.sampled_from([Layout(), Layout(tp=2), Layout(dp=2, ep=2), Layout(dp=4, ep=4)]),
-    st.integers(1, 40),
-    plain_lengths,
-    plain_lengths,
-    st.sampled_from([64, 300, 8192]),
-    st.sampled_from([2, 8, 64]),
-    st.booleans(),
-    st.sampled_from(["chunked_prefill", "prefill_first"]),
-)
-def test_a_closed_loop_with_room_for_all_is_bounded_tightly(
-    model, layout, concurrency, isl, osl, budget, seats, overlapped, scheduler
-):
-    host = EngineHost(
-        step_s=1e-5,
-        request_s=1e-7,
-        prefill_token_s=1e-9,
-        arrival_s=0.0,
-        overlapped=overlapped,
-        eager_op_s=1e-6,
-        prefill_gap=0.2,
-    )
-    engine = worlds.engine(
-        host=host,
-        max_num_batched_tokens=budget,
-        max_num_seqs=seats,
-        scheduler=SCHEDULERS[scheduler](),
-    )
-    deployment = worlds.deployment(model(), layout=layout, by=engine)
-    workload = Workload(
-        arrivals=ClosedLoop(concurrency=concurrency), n_requests=3 * concurrency, isl=isl, osl=osl
-    )
-    ratios = check(deployment, workload)
-    tight = {name: ratio for name, ratio in ratios.items() if name != "joules_per_output_token"}
-    # Attainment may differ by the requests that a rounded code moves across a bound.
-    tight.pop("slo_attainment", None)
-    assert tight == {} or max(tight.values()) == pytest.approx(1.0, rel=0.02)
-
-
 @pytest.mark.parametrize("budget", [32, 8192])
 @pytest.mark.parametrize("isl", [20, 200])
 def test_a_static_batch_takes_prompts_beyond_the_token_budget(budget, isl):
@@ -220,17 +168,3 @@ def test_a_static_batch_takes_prompts_beyond_the_token_budget(budget, isl):
             osl=Constant(n_tokens=osl),
         )
         assert check(worlds.deployment(model(), by=engine), workload)
-
-
-def test_a_late_arrival_misses_the_steps_that_the_schedule_says():
-    """Quick steps: a request on its way misses some; the schedule knows how many, or is silent."""
-    host = EngineHost(step_s=0.0, request_s=0.0, prefill_token_s=0.0, arrival_s=30e-6)
-    deployment = worlds.deployment(worlds.tiny(), by=worlds.engine(host=host))
-    for concurrency in (1, 2, 7, 16):
-        workload = Workload(
-            arrivals=ClosedLoop(concurrency=concurrency),
-            n_requests=5 * concurrency,
-            isl=Uniform(low_tokens=20, high_tokens=60),
-            osl=Uniform(low_tokens=5, high_tokens=90),
-        )
-        check(deployment, workload)
