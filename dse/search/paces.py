@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.cost.step import RankLoad, StepTables
+from dse.cost.step import GRAPH_MAX_SEQS, RankLoad, StepTables
 from dse.search.envelope import Array
-from dse.search.priced import padded
 from dse.sim.spec import PoolSpec
 
 # Batches of a rank stand about so far apart.
@@ -93,3 +92,12 @@ def _stage_s(
         + np.interp(group, t.group_x, t.group_z[stage])
     )
     return found
+
+
+def padded(n: Array, multiple: int) -> Array:
+    """The CUDA-graph batch of a decode step of `n` requests (as `dse.cost.step.padded`)."""
+    if multiple <= 1:
+        return n
+    rounded = np.ceil(n / multiple) * multiple
+    small = np.where(n <= 2, n, np.where((n <= 4) & (multiple >= 4), 4.0, rounded))
+    return np.where(n > GRAPH_MAX_SEQS, n, small)
