@@ -56,7 +56,8 @@ class Panel:
 def compared(outcome: Outcome, feasible: pl.DataFrame) -> Compared:
     """Who is compared: GPUs, or what the study compares by; layout families where there is one."""
     named = outcome.study.compare_by or "gpu"
-    column = named if named in feasible.columns else "gpu"
+    # Contexts have panels of their own.
+    column = named if named in feasible.columns and named != "context" else "gpu"
     if feasible[column].drop_nulls().n_unique() < 2:
         column = "family"
     several = feasible["precision"].drop_nulls().n_unique() > 1

@@ -34,11 +34,8 @@ class Paces:
     @classmethod
     def of(cls, pool: PoolSpec, context: float, prompt: float) -> "Paces":
         """The paces of `pool` at a mean context and prompt, in tokens."""
-        tokens, cost = max(1, round(prompt)), pool.cost
-        most = max(1, pool.limits.max_tokens // tokens)
-        idle = [RankLoad()] * (pool.dp - 1)
-        alone = cost.seconds([RankLoad(chunks=((tokens, 0),)), *idle])
-        full = cost.seconds([RankLoad(chunks=((tokens, 0),) * most)] * pool.dp)
+        tokens = max(1, round(prompt))
+        alone_s, alone_stage_s, full_s, full_stage_s = prompt_seconds(pool, tokens)
         each = pool.kv.units_of(max(1, int(context)))
         seats = float(max(1, min(pool.limits.max_seqs, pool.kv.n_units // max(1, each))))
         batch, step_s, stage_s = _decoding(pool, context, seats)
@@ -47,12 +44,23 @@ class Paces:
             step_s=step_s,
             stage_s=stage_s,
             prompt=float(tokens),
-            alone_s=alone.latency_s,
-            alone_stage_s=alone.occupancy_s,
-            full_s=full.latency_s / (most * pool.dp),
-            full_stage_s=full.occupancy_s / (most * pool.dp),
+            alone_s=alone_s,
+            alone_stage_s=alone_stage_s,
+            full_s=full_s,
+            full_stage_s=full_stage_s,
             seats=seats * pool.dp,
         )
+
+
+def prompt_seconds(pool: PoolSpec, tokens: int) -> tuple[float, float, float, float]:
+    """Seconds of a prompt alone, until its token is out and until the next may start, and the same
+    of each of many that fill all ranks.
+    """
+    cost, most = pool.cost, max(1, pool.limits.max_tokens // tokens)
+    alone = cost.seconds([RankLoad(chunks=((tokens, 0),)), *[RankLoad()] * (pool.dp - 1)])
+    full = cost.seconds([RankLoad(chunks=((tokens, 0),) * most)] * pool.dp)
+    n = most * pool.dp
+    return alone.latency_s, alone.occupancy_s, full.latency_s / n, full.occupancy_s / n
 
 
 def _decoding(pool: PoolSpec, context: float, seats: float) -> tuple[Array, Array, Array]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.search.envelope import Array
+from dse.search.paces import prompt_seconds
 from dse.search.trade import Rates
 from dse.sim.spec import PoolSpec
 
@@ -52,10 +53,8 @@ class Prefilling:
         for i, pool in enumerate(pools):
             for j, each in enumerate(lengths):
                 if pool is not None:
-                    rates = Rates.of(pool, (each.lowest, each.highest))
-                    busy_s = rates.prompt_token_s * each.isl
-                    # One rank of one micro-batch computes it, while others wait for work.
-                    found[:, i, j] = 1.0 / busy_s, pool.arrival_s + busy_s * pool.dp * pool.pp
+                    alone_s, _, _, stage_s = prompt_seconds(pool, max(1, round(each.isl)))
+                    found[:, i, j] = 1.0 / stage_s, pool.arrival_s + alone_s
         return cls(req_per_s=found[0], alone_s=found[1])
 
 

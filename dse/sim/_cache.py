@@ -34,3 +34,8 @@ def _home() -> Path:
 def is_filled() -> bool:
     """Whether the fast path was compiled before."""
     return folder().is_dir() and any(folder().rglob("_run.run-*.nbc"))
+
+
+def is_compiled() -> bool:
+    """Whether this process has the fast path at hand, or gets it without compiling."""
+    return "dse.sim._run" in sys.modules or is_filled()

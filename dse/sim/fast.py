@@ -3,7 +3,6 @@
 It equals the reference to rounding. `unsupported` says which runs it leaves to the reference.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from dse.base.errors import SimulationError
 from dse.cost.step import GRAPH_MAX_SEQS, StepCost
 from dse.cost.tally import Tally
 from dse.serving.schedulers import ChunkedPrefill, PrefillFirst, Static
-from dse.sim._cache import is_filled
+from dse.sim._cache import is_compiled
 from dse.sim.outcome import Outcome
 from dse.sim.spec import PoolSpec, RunSpec
 from dse.sim.totals import GAP_BINS, Totals
@@ -34,7 +33,7 @@ def pays(requests: Requests) -> bool:
     than compilation costs. Both paths give the same results.
     """
     global _rented_s  # noqa: PLW0603 - says when to compile, and no result
-    if "dse.sim._run" in sys.modules or is_filled():
+    if is_compiled():
         return True
     _rented_s += REFERENCE_S_PER_TOKEN * float(requests.osl_tokens.sum())
     return _rented_s > COMPILE_S

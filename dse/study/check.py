@@ -17,8 +17,9 @@ from dse.space.blocks import Blocks
 from dse.space.refused import refusal
 from dse.study.predict import Legal, predict
 from dse.study.read import STUDY_KEYS, load_study
-from dse.study.room import axes_of, most_survivors, narrower
+from dse.study.room import axes_of, most_survivors, narrower, sifting
 from dse.study.study import Study
+from dse.study.vast import is_vast
 
 __all__ = ["check", "is_study", "notes_of", "unsupported"]
 
@@ -126,12 +127,18 @@ def _of_study(study: Study) -> dict[str, Any]:
 def _crowded(study: Study, n_legal: int) -> list[str]:
     """What a run will say where walls do not leave far fewer than the legal points."""
     most = most_survivors()
+    if is_vast(study):
+        return [
+            f"{n_legal:,} legal points are judged and counted without a row for each; the likely "
+            "best are searched within the budget, and the certificate says what that leaves open"
+        ]
     if n_legal <= most:
         return []
     return [
         f"of {n_legal:,} legal points this machine's free memory holds {most:,} "
         f"({most / n_legal:.1%}): dse run stops where walls and screens leave more; "
         + narrower(axes_of(study.space))
+        + sifting(study)
     ]
 
 

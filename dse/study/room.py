@@ -12,8 +12,9 @@ from pathlib import Path
 from dse.base.errors import StudyError
 from dse.space import Space, axis_sizes
 from dse.study.study import Study
+from dse.study.vast import MANY, needs_rows
 
-__all__ = ["Room", "axes_of", "free_bytes", "most_survivors", "narrower"]
+__all__ = ["Room", "axes_of", "free_bytes", "most_survivors", "narrower", "sifting"]
 
 # Where it comes from: docs/limits.md.
 SURVIVOR_BYTES = 2000.0
@@ -77,8 +78,16 @@ class Room:
             f"{self.study.path}: space: {survivors} survive walls and screens, and this machine's "
             f"free memory holds {self.most:,} at {SURVIVOR_BYTES:,.0f} bytes each; nothing was "
             "simulated",
-            narrower(axes_of(self.study.space)),
+            narrower(axes_of(self.study.space)) + sifting(self.study),
         )
+
+
+def sifting(study: Study) -> str:
+    """What makes a run take the likely best of a space beyond rows; empty where it is small."""
+    change = needs_rows(study)
+    if change is None:
+        return ""
+    return f"; or {change}, and of more than {MANY:,} candidates the likely best are searched"
 
 
 def axes_of(space: Space) -> dict[str, int]:

@@ -18,22 +18,22 @@ def is_vast(study: Study) -> bool:
 
 
 def needs_rows(study: Study) -> str | None:
-    """What of `study` takes a row for every survivor; None where its likely best can be told by
-    their pools.
+    """What to change of `study` so that it does without a row for every survivor, the likely best
+    being told by their pools; None where it does.
     """
     found = None
     if study.search.method != "bound" or study.search.budget is None:
-        found = "a search without a budget (search: {method: bound, budget: N})"
+        found = "give search: {method: bound, budget: N}"
     elif study.load != CLOSED_LOOP or study.asked.trace is not None:
-        found = f"load: {study.load}"
+        found = "ask with load: closed_loop"
     elif study.asked.file.stopping.max_requests is not None:
-        found = "a run that goes on until it is stable (workload: stopping)"
+        found = "leave stopping out of the workload"
     elif study.asked.file.sessions is not None:
-        found = "conversations (workload: sessions)"
+        found = "leave sessions out of the workload"
     elif study.screens:
-        found = "screens"
+        found = "leave screens out"
     elif any(_is_mixed(study, branch.name) for branch in study.space.branches):
-        found = "where on layouts and loads at once"
+        found = "leave out conditions on layouts and loads at once"
     return found
 
 

@@ -164,7 +164,7 @@ def test_groups_are_kept_and_closed_each_for_itself(tmp_path, vastly):
         ({"search.method": "exhaustive", "search.budget": "null"}, "budget"),
         ({"load": "{concurrency: [1, 2]}"}, "load"),
         ({"screens": "[n_gpus <= 4]"}, "screens"),
-        ({"space.where": "[batch <= n_gpus]"}, "where"),
+        ({"space.where": "[batch <= n_gpus]"}, "conditions"),
     ],
 )
 def test_what_takes_rows_says_so(tmp_path, vastly, changes, word):

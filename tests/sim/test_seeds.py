@@ -1,6 +1,7 @@
 """What seeds share: nearly the same tokens, in another order, and so nearly the same medians."""
 
 from dataclasses import replace
+from importlib import import_module
 from itertools import combinations
 from random import Random
 
@@ -11,7 +12,7 @@ from dse.serving.arrivals import ClosedLoop, Poisson
 from dse.serving.layout import Layout
 from dse.serving.lengths import Constant, Histogram, Lengths, Lognormal, Uniform
 from dse.serving.workload import Workload
-from dse.sim import compile_run, simulate
+from dse.sim import compile_run, draws, simulate
 from dse.sim.draws import shuffled, tokens_at
 from dse.sim.traffic import Requests, _Kept, _realised, realised_requests
 from tests import worlds
@@ -110,3 +111,24 @@ def test_no_more_requests_are_kept_than_may_be() -> None:
 
 def draw(seed: int) -> Requests:
     return _realised(LOAD, seed, 50)
+
+
+@pytest.mark.parametrize("n", [draws.MANY, 5000, 16384, 30001])
+def test_many_are_drawn_at_once_as_one_by_one(n):
+    """And the generator goes on as if they had been drawn so."""
+    import_module("dse.sim._run")
+    one, other = Random(n), Random(n)
+    one.random()
+    other.random()
+    order, inside = draws._many(n, one)
+    assert order.tolist() == draws.shuffled(n, other)
+    assert inside.tolist() == [other.random() for _ in range(n)]
+    assert one.getstate() == other.getstate()
+
+
+def test_too_few_words_are_told(monkeypatch):
+    monkeypatch.setattr(draws, "WORDS", 1)
+    random = Random(1)
+    before = random.getstate()
+    assert draws._many(5000, random) is None
+    assert random.getstate() == before
