@@ -29,9 +29,9 @@ _LATE, _STRAINED = 3.0, 1.5
 _ALIKE, _STRAINS = 0.05, (0.8, 1.1)
 # Of a group so many are kept, of those alike so few at least; above so many rows they are sieved.
 _KEPT, _FEWEST, _FULL = 4000, 8, 400_000
-# How much better a load of twice the requests must be: it takes twice as long to simulate, and
-# guesses err by more.
-_DOUBLED = 0.03
+# How much better a deployment of twice the replicas must be: it takes twice as long to simulate for
+# the same, but for a finer balance of its pools.
+_DOUBLED = 0.05
 # Above the number of steps in which any objective, or the strain, may differ.
 _KINDS = 4096
 
@@ -112,8 +112,10 @@ def _metrics(
     whole = likely(points, floats, slo, np.full(len(row), asked.measured))
     columns = {name: np.asarray(each, dtype=np.float32) for name, each in whole.items()}
     frame = pl.DataFrame({"row": row, "load": load, "n_gpus": n_gpus, **columns})
-    frame = frame.with_columns(concurrency=pl.Series(in_flight))
-    frame = frame.with_columns(usd_per_gpu_hour=pl.Series(asked.price[row], nan_to_null=True))
+    frame = frame.with_columns(
+        replicas=pl.Series(asked.n_prefill[row] + asked.n_decode[row]),
+        usd_per_gpu_hour=pl.Series(asked.price[row], nan_to_null=True),
+    )
     return frame.filter(pl.col("strain") <= _STRAINED)
 
 
@@ -167,7 +169,7 @@ class Sieve:
         for column in np.floor(np.nan_to_num(values[:, 1:]) / _ALIKE).astype(np.int64).T:
             kind = kind * _KINDS + (column + _KINDS // 2) % _KINDS
         step = max(np.log1p(self.tolerance), 1e-9)
-        sized = values[:, 0] + _DOUBLED * np.log2(np.maximum(frame["concurrency"].to_numpy(), 1.0))
+        sized = values[:, 0] + _DOUBLED * np.log2(frame["replicas"].to_numpy())
         return seen.select("row", "load", "n_gpus").with_columns(
             pl.lit(grid, pl.Int64).alias("grid"),
             pl.Series("first", np.round(sized / step).astype(np.float32)),

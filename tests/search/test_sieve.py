@@ -19,7 +19,7 @@ def guesses(n, seed):
             "n_gpus": 2.0 ** draw.integers(3, 9, n),
             "output_tok_per_s_per_gpu": tpot * 2e4 * draw.uniform(0.2, 1.0, n),
             "tpot_mean_s": tpot,
-            "concurrency": np.full(n, 64.0),
+            "replicas": np.full(n, 2.0),
             "strain": draw.uniform(0.1, 1.5, n),
             "group": draw.choice(["a", "b"], n),
         }
