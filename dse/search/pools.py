@@ -124,15 +124,16 @@ def _one(
     """Requests/s and seconds of a token by `before` and batch; the most requests/s, and seconds of
     a token at rates below, by batch.
     """
-    q, top = rates.pool.limits.q_tokens, rates.in_flight[-1]
+    # Which stage of a pipeline is the slowest matters to a bound, and takes most of its time.
+    q, hull = rates.pool.limits.q_tokens, rates.in_turn
     steps = lengths.steps(q)
 
     def seconds(x: Array) -> Array:
         """From first token to last, with `x` in flight."""
-        found: Array = x * (steps / rates.steps_per_s(x) + added_s)
+        found: Array = x * (steps / np.interp(x, hull.x, hull.y) + added_s)
         return found
 
-    running = np.minimum(batch, top)
+    running = np.minimum(batch, hull.x[-1])
     whole = seconds(running)
     # Those whose prompts are computed are in flight and do not decode; others may take their seats.
     x = np.minimum(running, batch * whole / (whole + before * (added_s == 0.0)))

@@ -134,7 +134,7 @@ class Rates:
     @cached_property
     def most_per_s(self) -> float:
         """The most of them if all stages took the same."""
-        return float(self._in_turn.y[-1])
+        return float(self.in_turn.y[-1])
 
     @cached_property
     def least_s(self) -> float:
@@ -161,7 +161,7 @@ class Rates:
         """What prompts add, stage by stage, if the pool computes them as well."""
         if self.pool.pp > 1:
             return tuple(map(self._stage, np.eye(len(self.pool.cost.tables.stage_count))))
-        return (self._added(self.latency, self._steps[0], self._in_turn),)
+        return (self._added(self.latency, self._steps[0], self.in_turn),)
 
     @cached_property
     def by_step_s(self) -> tuple[Array, Array]:
@@ -186,7 +186,7 @@ class Rates:
         return rising(seconds), latency.kv_s if adds_kv else 0.0
 
     @cached_property
-    def _in_turn(self) -> Hull:
+    def in_turn(self) -> Hull:
         """The rate of micro-batches that go through all stages in turn."""
         hull, pp = _fastest(self.n, self._steps[0]), self.pool.pp
         return hull if pp == 1 else Hull(hull.x * pp, hull.y * pp)
@@ -194,7 +194,7 @@ class Rates:
     @cached_property
     def _hull(self) -> Hull:
         """`per_s` by `in_flight`: nor more than the slowest stage."""
-        hull = self._in_turn
+        hull = self.in_turn
         if self.pool.pp > 1:
             for each in self.shared:
                 hull = _slower(hull, each.per_s)
