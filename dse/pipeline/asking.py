@@ -20,6 +20,8 @@ from dse.walls.judge import optimistic
 
 __all__ = ["Viewed", "ceilings", "mean_share", "question", "searched_columns", "views"]
 
+# What a report says beside the front: its runners-up, and how the best does under other loads.
+CONTENDERS = 12
 _UPPER_BOUND = re.compile(r'\s*"?(?P<column>\w+)"?\s*<=?\s*(?P<limit>[-+.\deE]+)\s*')
 _OPTIMISTIC = ("tpot_mean_s", "ttft_mean_s", "output_tok_per_s_per_gpu")
 
@@ -66,6 +68,7 @@ def question(
         round_size=search.round,
         axes=tuple(searched_columns(judged.survivors)),
         budget=search.most,
+        contenders=CONTENDERS if search.most is None else 0,
         seed=0,
         on_round=on_round,
     )

@@ -29,11 +29,15 @@ from dse.walls.kinds import Wall
 __all__ = [
     "PRICE",
     "Judged",
+    "Rows",
     "expected_survivors",
     "judge_space",
+    "misses_of",
+    "points_of",
     "question_of",
     "shared_names",
     "spread",
+    "without_illegal",
 ]
 
 GROUP_POINTS = 1 << 16

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from dse.pareto import lowest
+from dse.search.contenders import contenders
 from dse.search.corners import Corners
 from dse.search.dominance import Flags, Matrix, Places, beaten_by, costs, gap, promise
 from dse.search.gather import corners, optimistic
@@ -52,10 +53,15 @@ def search(survivors: pl.DataFrame, evaluate: Evaluate, question: Question) -> A
         )
     ledger.limits = open_points.limits
     proofs = pl.concat([PROOF_TYPES.to_frame(), *open_points.proofs])
+    rivals = contenders(ledger) if not open_points.n_left else survivors.clear()
+    if rivals.height:
+        ledger.simulate(rivals)
+        proofs = proofs.join(rivals, on="point", how="anti", maintain_order="left")
+        ledger.close_round(n_dropped=proofs.height, n_left=0, gap=0.0)
     return ledger.answer(
         METHOD,
         question.tolerance,
-        n_dropped=open_points.n_dropped,
+        n_dropped=dict(proofs["rung"].value_counts().iter_rows()),
         proofs=proofs,
         n_left=open_points.n_left,
         gap=open_points.gap(),

@@ -54,7 +54,8 @@ class Question:
     mean metrics, objectives and columns (SLO and constraints); `hopeless` one over its optimistic
     ones that proves it infeasible. `tolerance` is relative: 0 asks for the exact front. `bounds` go
     from the cheap and loose to the dear and tight. `axes` are the columns that a sampler varies.
-    `budget` is the most points that are simulated; None: as many as a proof takes.
+    `budget` is the most points that are simulated; None: as many as a proof takes. `contenders` are
+    simulated beside those, so many of a kind at most, for whoever reads of the best.
     """
 
     objectives: tuple[Objective, ...]
@@ -65,6 +66,7 @@ class Question:
     round_size: int = 64
     axes: tuple[str, ...] = ()
     budget: int | None = None
+    contenders: int = 0
     seed: int = 0
     on_round: Callable[[Round], None] | None = field(default=None, repr=False)
 

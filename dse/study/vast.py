@@ -6,7 +6,7 @@ from dse.space import blocks, numeric
 from dse.space.words import NUMERIC
 from dse.study.study import CLOSED_LOOP, Study
 
-__all__ = ["MANY", "is_vast", "needs_rows"]
+__all__ = ["MANY", "is_vast", "n_candidates", "needs_rows"]
 
 MANY = 2_000_000
 """Candidates beyond which a study is sifted, if it can be."""
