@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["kept"]
+__all__ = ["cache_folder", "kept"]
 
 _DIGEST_BYTES = 32
 
@@ -19,7 +19,7 @@ def kept(name: str, make: Callable[[], str]) -> str:
     `name` must change with whatever the text is made of. Without a folder that can be written the
     text is made each time.
     """
-    path = _folder() / name
+    path = cache_folder() / name
     with suppress(OSError):
         stored = path.read_bytes()
         digest, content = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
@@ -39,8 +39,8 @@ def _digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def _folder() -> Path:
-    """The user's cache; beside it stands the compiled code of the simulator."""
+def cache_folder() -> Path:
+    """The user's cache of `dse`, which may not exist yet."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "dse"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dse"

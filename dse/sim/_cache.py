@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dse.base.digest import digest
+from dse.base.kept import cache_folder
 
 
 @cache
@@ -24,11 +25,7 @@ def folder() -> Path:
 
 def _home() -> Path:
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "dse"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dse"
+    return Path(chosen) if chosen else cache_folder()
 
 
 def is_filled() -> bool:
