@@ -9,7 +9,7 @@ from dse.base.kept import kept
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     found = tmp_path / "cache"
-    monkeypatch.setattr(module, "_folder", lambda: found)
+    monkeypatch.setattr(module, "cache_folder", lambda: found)
     return found
 
 
@@ -37,7 +37,7 @@ def test_a_file_that_is_not_whole_is_made_anew(folder, damage):
 
 def test_it_is_made_each_time_where_nothing_can_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(module, "_folder", lambda: tmp_path / "file" / "cache")
+    monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "file" / "cache")
     made = []
     for _ in range(2):
         assert kept("a.js", lambda: made.append(1) or "text") == "text"
