@@ -80,7 +80,9 @@ def _count(grid: Grid, found: Judged, sifted: Sifted) -> None:
 
 def _guesses(study: Study, grid: Grid) -> Iterator[pl.DataFrame]:
     """Likely metrics of the grid's rows, without those that only repeat a smaller cluster's."""
-    rows = np.arange(grid.rows.height) if study.compare_by == "n_gpus" else grid.distinct()
+    # A cluster that is a smaller one several times over may stand for it where nobody asks which.
+    is_asked = study.constraints or study.compare_by in grid.rows.columns
+    rows = np.arange(grid.rows.height) if is_asked else grid.distinct()
     loads, share = grid.loads, mean_share(study)
     contexts = loads.select("isl_tokens", "osl_tokens").unique(maintain_order=True)
     lengths = [_lengths(study, isl, osl, share) for isl, osl in contexts.iter_rows()]
@@ -161,6 +163,8 @@ def _make_rows(
     for i, grid in enumerate(sifted.grids):
         mine = best.filter(pl.col("grid") == i) if best.height else best
         wanted = np.unique(np.concatenate([mine["row"].to_numpy(), _missed(grid)])).astype(int)
+        if not len(wanted):
+            continue
         part = grid.rows[wanted]
         columns, facts, judged = points_of(study, grid.block, part, cache, walls)
         rows_of.miss(grid.block, part, misses_of(judged, columns, walls))

@@ -33,6 +33,8 @@ def drawn(results: pl.DataFrame, subject: Subject, columns: list[str]) -> Drawn:
     axes keeps, for each GPU and layout family, one point; the note says how many it stands for.
     """
     x, y = subject.x, subject.y
+    absent = [each.column for each in (x, y) if each.column not in results.columns]
+    results = results.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
     finite = pl.all_horizontal(pl.col(each.column).is_finite() for each in (x, y))
     rows = results.filter(finite.fill_null(value=False))
     n_blank = results.height - rows.height

@@ -249,9 +249,10 @@ def _lines(same: pl.DataFrame, about: Subject, side: Side) -> Iterable[str]:
     if best["usd_per_mtok_output"] is not None and others:
         text += (
             f" Cheapest: {best[side.column]} at {number(best['usd_per_mtok_output'])} USD per "
-            f"million output tokens; it stays so up to "
-            f"{number(best['break_even_usd_per_gpu_hour'])} USD per GPU and hour."
+            f"million output tokens"
         )
+        most = best["break_even_usd_per_gpu_hour"]
+        text += "." if most is None else f"; it stays so up to {number(most)} USD per GPU and hour."
     yield text
 
 

@@ -85,7 +85,8 @@ def violations(
     for objective in question.objectives:
         value, limit = pl.col(objective.column), pl.col(f"{objective.column}_bound")
         excess = value - limit if objective.direction == "max" else limit - value
-        broken = both.filter(excess > ROUNDING * limit.abs())
+        # An undefined result, as the TPOT of answers of one token, beats no bound.
+        broken = both.filter(excess.is_not_nan() & (excess > ROUNDING * limit.abs()))
         found += [
             Violation(
                 point=row["point"],

@@ -134,7 +134,7 @@ class Certificate:
                 share = f"{100 * self.gap:,.0f}%" if self.gap >= 1.0 else f"{100 * self.gap:.3g}%"
                 may = f"which by their bounds may beat it by up to {share}"
             return (
-                f"the budget was spent before the front was proved: {simulated}, {dropped}, "
+                f"the search ended before the front was proved: {simulated}, {dropped}, "
                 f"{self.n_left:,} undecided, {may}{failed}"
             )
         if self.tolerance is None:

@@ -34,6 +34,7 @@ _KEPT, _FEWEST, _FULL = 4000, 8, 400_000
 _DOUBLED = 0.05
 # Above the number of steps in which any objective, or the strain, may differ.
 _KINDS = 4096
+_FAR = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +68,14 @@ def guessed(
 ) -> Iterator[pl.DataFrame]:
     """Part by part `row`, `load`, likely metrics and `strain` of what may keep `slo`."""
     osl = np.array([each.osl for each in lengths])[asked.of_length].astype(np.float32)
+    isl = np.array([each.isl for each in lengths])[asked.of_length].astype(np.float32)
     per_s = prefilling.req_per_s[:, asked.of_length].astype(np.float32)
     for start in range(0, len(asked.prefill), _PART):
         rows = slice(start, start + _PART)
         p, d = asked.prefill[rows], asked.decode[rows]
         a, b = asked.n_prefill[rows, None], asked.n_decode[rows, None]
         first = np.zeros_like(p) if is_shared else p
-        fed = a * per_s[p]
+        fed = a * per_s[d if is_shared else p]
         served = b * decoding.req_per_s[first, d]
         rate = served if is_shared else np.minimum(fed, served)
         tpot = decoding.tpot_s[first, d]
@@ -86,7 +88,7 @@ def guessed(
         is_fed = np.flatnonzero(rate < served[i, load])
         each = (rate / b[i, 0])[is_fed]
         tpot[is_fed] = decoding.tpot_at(d[i[is_fed]], load[is_fed], each)
-        yield _metrics(asked, start + i, load, rate, tpot, fed, osl[load], slo)
+        yield _metrics(asked, start + i, load, rate, tpot, fed, (isl[load], osl[load]), slo)
 
 
 def _metrics(
@@ -96,14 +98,15 @@ def _metrics(
     rate: Floats,
     tpot: Floats,
     fed: Floats,
-    osl: Floats,
+    tokens: tuple[Floats, Floats],
     slo: SLO | None,
 ) -> pl.DataFrame:
-    in_flight = asked.n_decode[row] * asked.batch[load]
+    in_flight, (isl, osl) = asked.n_decode[row] * asked.batch[load], tokens
     n_gpus = asked.n_gpus[row]
     found = {
         "goodput_req_per_s_per_gpu": rate / n_gpus,
         "output_tok_per_s_per_gpu": rate * osl / n_gpus,
+        "total_tok_per_s_per_gpu": rate * (osl + isl) / n_gpus,
         "tpot_mean_s": tpot,
         "slo_attainment": _in_time(in_flight, fed, slo, asked.measured),
     }
@@ -166,7 +169,9 @@ class Sieve:
             self._groups.setdefault(name, len(self._groups))
         kind = frame["group"].replace_strict(self._groups, return_dtype=pl.Int64).to_numpy()
         kind = kind * _KINDS + np.searchsorted(_STRAINS, seen["strain"].to_numpy())
-        for column in np.floor(np.nan_to_num(values[:, 1:]) / _ALIKE).astype(np.int64).T:
+        for column in (
+            np.floor(np.clip(np.nan_to_num(values[:, 1:]), -_FAR, _FAR) / _ALIKE).astype(np.int64).T
+        ):
             kind = kind * _KINDS + (column + _KINDS // 2) % _KINDS
         step = max(np.log1p(self.tolerance), 1e-9)
         sized = values[:, 0] + _DOUBLED * np.log2(frame["replicas"].to_numpy())

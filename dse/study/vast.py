@@ -6,10 +6,23 @@ from dse.space import blocks, numeric
 from dse.space.words import NUMERIC
 from dse.study.study import CLOSED_LOOP, Study
 
-__all__ = ["MANY", "is_vast", "n_candidates", "needs_rows"]
+__all__ = ["GUESSED", "MANY", "is_vast", "n_candidates", "needs_rows"]
 
 MANY = 2_000_000
 """Candidates beyond which a study is sifted, if it can be."""
+
+
+GUESSED = {
+    "output_tok_per_s_per_gpu",
+    "total_tok_per_s_per_gpu",
+    "goodput_req_per_s_per_gpu",
+    "tpot_mean_s",
+    "ttft_mean_s",
+    "e2e_mean_s",
+    "usd_per_gpu_hour",
+    "n_gpus",
+}
+"""What pools tell of a deployment without simulating it."""
 
 
 def is_vast(study: Study) -> bool:
@@ -30,6 +43,10 @@ def needs_rows(study: Study) -> str | None:
         found = "leave stopping out of the workload"
     elif study.asked.file.sessions is not None:
         found = "leave sessions out of the workload"
+    elif study.compare_by == "concurrency":
+        found = "compare by another column than concurrency"
+    elif not all(set(part.needs) <= GUESSED for part in study.parts):
+        found = "ask for objectives that are means or rates"
     elif study.screens:
         found = "leave screens out"
     elif any(_is_mixed(study, branch.name) for branch in study.space.branches):

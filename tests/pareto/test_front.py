@@ -77,7 +77,7 @@ class TestObjectives:
             "output_tok_per_s_per_gpu": [1000.0],
             "tpot_mean_s": [0.02],
             "usd_per_gpu_hour": [3.6],
-            "tdp_watts": [700.0],
+            "joules_per_output_token": [0.7],
         }
     )
 

@@ -164,6 +164,8 @@ def test_groups_are_kept_and_closed_each_for_itself(tmp_path, vastly):
         ({"search.method": "exhaustive", "search.budget": "null"}, "budget"),
         ({"load": "{concurrency: [1, 2]}"}, "load"),
         ({"screens": "[n_gpus <= 4]"}, "screens"),
+        ({"compare_by": "concurrency"}, "concurrency"),
+        ({"objectives": "[tpot_p99, output_tok_per_s_per_gpu]"}, "means"),
         ({"space.where": "[batch <= n_gpus]"}, "conditions"),
     ],
 )
@@ -180,3 +182,44 @@ def test_small_spaces_have_rows(study):
     assert needs_rows(study) is None
     assert not is_vast(study)
     assert vast.n_candidates(study, 10**9) >= judge_space(study).n_candidates
+
+
+DENSE = """
+question: Together alone, on clusters of several sizes
+space:
+  model: llama-3.1-8b
+  gpu: h100-sxm
+  n_gpus: [2, 4, 8]
+  engine: vllm@0.19
+  precision: {weights: bf16, kv: bf16}
+  context: {isl: 800, osl: 100}
+  batch: {powers_of: 2, from: 1, to: 64}
+  layout: {tp: [1, 2, 4]}
+workload: {requests: 4 x concurrency}
+load: closed_loop
+slo: {ttft: 500 ms, attainment: 0.9}
+objectives: [output_tok_per_s_per_gpu]
+search: {method: bound, seeds: 1, tolerance: 2%, budget: 30}
+"""
+
+
+@pytest.mark.parametrize("constraints", ["[]", "[n_gpus >= 4]"])
+def test_layouts_that_are_together_are_each_guessed_by_their_own_prompts(
+    tmp_path, monkeypatch, constraints
+):
+    """The best of few kept is the best of all, whatever constraints ask of the cluster."""
+    study = study_of(tmp_path, DENSE, constraints=constraints)
+    with Store.open(tmp_path / "s.duckdb") as store:
+        whole = run(study, store=store, means=Means(workers=0)).answer.front
+        monkeypatch.setattr(vast, "MANY", 0)
+        found = run(study, store=store, means=Means(workers=0)).answer.front
+    name = "output_tok_per_s_per_gpu"
+    assert found[name].max() >= whole[name].max() / 1.02
+
+
+def test_a_space_of_which_nothing_is_kept_has_an_answer(tmp_path, vastly):
+    study = study_of(tmp_path, DENSE.replace("ttft: 500 ms", "ttft: 13 ms"))
+    with Store.open(tmp_path / "s.duckdb") as store:
+        ran = run(study, store=store, means=Means(workers=0))
+    known = ran.answer.certificate
+    assert known.n_simulated + sum(known.n_dropped.values()) + known.n_left == known.n_survivors

@@ -140,7 +140,7 @@ def test_a_budget_ends_the_search_and_the_certificate_says_what_is_left(budget):
     if budget < whole.n_simulated:
         assert certificate.n_left > 0
         assert certificate.gap > 0.0
-        assert certificate.statement.startswith("the budget was spent before the front was proved")
+        assert certificate.statement.startswith("the search ended before the front was proved")
         assert f"{certificate.n_left:,} undecided" in certificate.statement
     else:
         assert (certificate.n_left, certificate.gap) == (0, 0.0)

@@ -1,4 +1,4 @@
-"""What an output token takes in energy when every board draws its rated power."""
+"""What an output token takes in energy."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -10,20 +10,18 @@ from dse.pareto.objectives._base import Direction, Objective
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoulesPerToken(Objective):
-    """Rated board power (TDP) ÷ output tokens per second and GPU.
-
-    An upper estimate: a board bound by HBM draws less than its TDP. Host, network and cooling are
-    not in it.
+    """Energy of the boards per output token, as simulated: idle power, and the rest up to TDP by
+    the larger of MFU and MBU. Host, network and cooling are not in it.
     """
 
     column: ClassVar[str] = "joules_per_token"
     title: ClassVar[str] = "energy per output token"
     unit: ClassVar[str] = "J/tok"
     direction: ClassVar[Direction] = "min"
-    needs: ClassVar[tuple[str, ...]] = ("tdp_watts", "output_tok_per_s_per_gpu")
+    needs: ClassVar[tuple[str, ...]] = ("joules_per_output_token",)
 
     kind: Literal["joules_per_token"] = "joules_per_token"
 
     def view(self) -> pl.Expr:
         """Joules per output token."""
-        return (pl.col("tdp_watts") / pl.col("output_tok_per_s_per_gpu")).alias(self.column)
+        return pl.col("joules_per_output_token").alias(self.column)
