@@ -29,7 +29,6 @@ class Sifted:
     n_survivors: int = 0
     grids: list[Grid] = field(default_factory=list)
     kept: pl.Series = field(default_factory=lambda: pl.Series("point", [], dtype=pl.UInt64))
-    n_rows: int = 0
 
     def closed(self, answer: Answer) -> Answer:
         """`answer` of the rows, whose certificate speaks of every survivor: those that hardware
@@ -41,7 +40,7 @@ class Sifted:
             beaten, most = self._beaten(grid, fronts)
             n_dropped, best = n_dropped + beaten, max(best, most)
         known = answer.certificate
-        n_left = self.n_survivors - self.n_rows - n_dropped
+        n_left = self.n_survivors - len(self.kept) - n_dropped
         dropped = Counter(known.n_dropped) + Counter({"hardware": n_dropped})
         certificate = replace(
             known,

@@ -173,7 +173,6 @@ def _make_rows(
         rows_of.keep(grid.block, part, alive.select(*columns.columns, PRICE), facts)
     rows_of.settle(study)
     sifted.kept = found.survivors["point"]
-    sifted.n_rows = found.survivors.height
 
 
 def _missed(grid: Grid) -> Index:

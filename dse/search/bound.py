@@ -47,7 +47,7 @@ def search(survivors: pl.DataFrame, evaluate: Evaluate, question: Question) -> A
         open_points.settle(ledger.simulate(chosen))
         open_points.drop()
         ledger.close_round(
-            n_dropped=sum(open_points.n_dropped.values()),
+            n_dropped=open_points.n_dropped,
             n_left=open_points.n_left,
             gap=open_points.gap(),
         )
@@ -91,12 +91,16 @@ class _Open:
     guessed: Guessed | None = None
     limits: list[pl.DataFrame] = field(default_factory=list)
     proofs: list[pl.DataFrame] = field(default_factory=list)
-    n_dropped: dict[str, int] = field(default_factory=dict)
 
     @property
     def n_left(self) -> int:
         """Undecided points."""
         return len(self.places)
+
+    @property
+    def n_dropped(self) -> int:
+        """Points that a bound proved needless."""
+        return sum(proof.height for proof in self.proofs)
 
     @property
     def last_rung(self) -> int:
@@ -297,8 +301,6 @@ class _Open:
             schema=PROOF_TYPES,
         )
         self.proofs.append(proof)
-        for name, count in proof["rung"].value_counts().iter_rows():
-            self.n_dropped[name] = self.n_dropped.get(name, 0) + count
         self._keep(~gone)
 
     def _keep(self, rows: Flags) -> None:

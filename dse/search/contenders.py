@@ -24,17 +24,22 @@ def contenders(ledger: Ledger) -> pl.DataFrame:
     the best one's context, and the best one's structure under its other loads; so many of either
     as the question says at most.
     """
-    survivors, most = ledger.survivors, ledger.question.contenders
-    best = best_first(
-        judged(ledger.frame(), ledger.question.objectives), ledger.question.objectives
+    survivors, most, objectives = (
+        ledger.survivors,
+        ledger.question.contenders,
+        ledger.question.objectives,
     )
-    if not most or best.is_empty():
+    if not most:
+        return survivors.clear()
+    results = ledger.frame()
+    best = best_first(judged(results, objectives), objectives)
+    if best.is_empty():
         return survivors.clear()
     alike = survivors.filter(pl.col(name) == best[name][0] for name in _CONTEXT)
     own = alike.filter(pl.col("structure") == best["structure"][0]).head(most)
     wanted = pl.concat([_likely_best(alike, ledger, most), own.select("point")])
     return survivors.join(wanted, on="point", how="semi", maintain_order="left").join(
-        ledger.frame(), on="point", how="anti", maintain_order="left"
+        results, on="point", how="anti", maintain_order="left"
     )
 
 
@@ -46,10 +51,9 @@ def _likely_best(points: pl.DataFrame, ledger: Ledger, most: int) -> pl.DataFram
         _cost=pl.Series(guessed.costs[:, 0], dtype=pl.Float64),
         _strain=pl.Series(guessed.strain, dtype=pl.Float64),
     )
-    degrees = [(pl.col(name) > 1).alias(f"_{name}") for name in _DEGREES if name in points.columns]
-    kinds = [*(name for name in _SAME if name in points.columns), *(f"_{n}" for n in _DEGREES)]
-    kinds = [name for name in kinds if name in known.columns or name[1:] in points.columns]
-    ranked = known.with_columns(degrees).sort("_cost", "point")
+    degrees = {f"_{name}": pl.col(name) > 1 for name in _DEGREES if name in points.columns}
+    kinds = [*(name for name in _SAME if name in points.columns), *degrees]
+    ranked = known.with_columns(**degrees).sort("_cost", "point")
     chosen = [
         ranked.filter(pl.col("_strain") <= strain)
         .unique(kinds, keep="first", maintain_order=True)

@@ -10,7 +10,7 @@ from typing import Any
 from dse.sim._jit import entry, jit
 from dse.sim._loop_plan import NOBODY, Loop, decode_from_now, join, plan
 from dse.sim._loop_price import INFINITY, decode_on, note_near, step_seconds
-from dse.sim._run import pop_due, push_due
+from dse.sim._run import first_end, pop_due, push_due
 from dse.sim._state import Curves
 
 
@@ -144,18 +144,6 @@ def end_step(f: Any, st: Loop, e: int, s: int, now: float) -> None:
         if st.ts[t, s].n_decode > 0 and (f.pool == 0 or st.ts[t, s].done < 0):
             end_decoding(f, st, t, s, steps, now)
         end_prompts(f, st, t, s, now)
-
-
-@jit
-def first_end(st: Loop) -> tuple[int, int]:
-    """Replica and slot of the step that ends first, of equals the one begun first."""
-    best_e, best_s = 0, 0
-    for e in range(st.es.shape[0]):
-        for s in range(st.es.shape[1]):
-            a, b = st.es[e, s].end_s, st.es[best_e, best_s].end_s
-            if a < b or (a == b and st.es[e, s].begun < st.es[best_e, best_s].begun):
-                best_e, best_s = e, s
-    return best_e, best_s
 
 
 @jit

@@ -256,7 +256,7 @@ def others_next(f: Any, st: State, e: int) -> float:
 
 
 @jit
-def first_end(st: State) -> tuple[int, int]:
+def first_end(st: Any) -> tuple[int, int]:
     """Replica and slot of the step that ends first, of equals the one begun first."""
     best_e, best_s = 0, 0
     for e in range(st.es.shape[0]):
